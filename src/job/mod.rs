@@ -1,0 +1,3 @@
+//! What runs inside a job.
+
+pub mod program;

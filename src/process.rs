@@ -1,0 +1,1 @@
+//! The one place that starts programs of others: pinned environment, time limit, stderr kept.

@@ -1,0 +1,3 @@
+//! Schedulers: where jobs are queued and looked up.
+
+pub mod slurm;

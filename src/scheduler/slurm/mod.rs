@@ -1,0 +1,1 @@
+//! SLURM by its command-line programs.

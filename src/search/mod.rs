@@ -1,0 +1,1 @@
+//! Which configuration a slot has: pure functions of (sweep, slot).

@@ -1,0 +1,1 @@
+//! The sweep file: read, checked, turned into argument lists.
