@@ -1,0 +1,244 @@
+//! `create_once`: a file that appears with its content, for the first who asks and for nobody else.
+//!
+//! Errors decide nothing, the content does: an NFS client that repeats a lost request tells the creator
+//! EEXIST, and a stale folder handle may say ENOENT to one who came too late.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::nonce;
+
+/// Contents above this go to a file of their own where links are symbolic (many file systems end at 4095).
+const SYMLINK_LIMIT: usize = 1000;
+
+/// What became of a file that was to be created.
+#[derive(Debug)]
+pub enum Created {
+    /// It is there with the given content: this call decided.
+    Mine,
+    /// It is there with another content, given here.
+    Theirs(Vec<u8>),
+    /// Nobody can tell; the error is the last one seen.
+    Unknown(io::Error),
+}
+
+/// Creates `path` with `content`, which must hold something that no other call's content holds.
+///
+/// The folder is made if it is missing. Tries for at most `patience` where the file system gives no clear
+/// answer, and not at all again where it says that there is no room or no right.
+pub fn create_once(path: &Path, content: &[u8], patience: Duration) -> Created {
+    let until = Instant::now() + patience;
+    let mut pause = Duration::from_millis(100);
+    loop {
+        let error = match attempt(path, content) {
+            Ok(None) => {
+                crate::abort::step();
+                return Created::Mine;
+            }
+            Ok(Some(theirs)) => return Created::Theirs(theirs),
+            Err(error) => error,
+        };
+        use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+        let hopeless = matches!(
+            error.kind(),
+            PermissionDenied | QuotaExceeded | ReadOnlyFilesystem | StorageFull
+        );
+        if hopeless || Instant::now() + pause > until {
+            return Created::Unknown(error);
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_secs(5));
+    }
+}
+
+/// One try: None when the file holds our content, else what it holds.
+fn attempt(path: &Path, content: &[u8]) -> io::Result<Option<Vec<u8>>> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let tmp = folder.join(format!(".tmp.{}", nonce()));
+    if let Err(error) = write_synced(&tmp, content) {
+        let _ = fs::remove_file(&tmp);
+        if error.kind() != io::ErrorKind::NotFound {
+            return Err(error);
+        }
+        fs::create_dir_all(folder)?;
+        write_synced(&tmp, content)?;
+    }
+    let linked = fs::hard_link(&tmp, path);
+    let mut found = read_once(path);
+    if let (Ok(None), Err(error)) = (&found, &linked)
+        && links_are_refused(error)
+    {
+        let target = if content.len() > SYMLINK_LIMIT {
+            let data = folder.join(data_name(&tmp));
+            fs::rename(&tmp, &data)?;
+            data_name(&tmp).into_bytes()
+        } else {
+            content.to_vec()
+        };
+        use std::os::unix::ffi::OsStrExt;
+        let _ = symlink(std::ffi::OsStr::from_bytes(&target), path);
+        found = read_once(path);
+    }
+    let _ = fs::remove_file(&tmp);
+    // The name must be as durable as the content before anybody acts on it.
+    File::open(folder).and_then(|folder| folder.sync_all())?;
+    match found? {
+        Some(bytes) if bytes == content => Ok(None),
+        Some(bytes) => Ok(Some(bytes)),
+        None => Err(linked.err().unwrap_or_else(|| io::ErrorKind::NotFound.into())),
+    }
+}
+
+fn data_name(tmp: &Path) -> String {
+    let name = tmp.file_name().unwrap_or_default().to_string_lossy();
+    format!("@data{}", name.trim_start_matches(".tmp"))
+}
+
+fn links_are_refused(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    matches!(
+        error.raw_os_error().map(Errno::from_raw_os_error),
+        Some(Errno::PERM | Errno::NOTSUP | Errno::NOSYS | Errno::MLINK)
+    )
+}
+
+fn write_synced(path: &PathBuf, content: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(content)?;
+    file.sync_all()
+}
+
+/// Reads a file made by [`create_once`]; None if it is not seen.
+pub fn read_once(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    use rustix::fs::OFlags;
+    let not_followed =
+        OpenOptions::new().read(true).custom_flags(OFlags::NOFOLLOW.bits() as i32).open(path);
+    let mut file = match not_followed {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
+            return read_symlink(path).map(Some);
+        }
+        Err(error) => return Err(error),
+    };
+    let mut bytes = Vec::new();
+    io::Read::read_to_end(&mut file, &mut bytes)?;
+    Ok(Some(bytes))
+}
+
+fn read_symlink(path: &Path) -> io::Result<Vec<u8>> {
+    use std::os::unix::ffi::OsStringExt;
+    let target = fs::read_link(path)?.into_os_string().into_vec();
+    if target.starts_with(b"@data.") {
+        let name = String::from_utf8_lossy(&target).into_owned();
+        return fs::read(path.with_file_name(name));
+    }
+    Ok(target)
+}
+
+/// Finds out whether `folder` can hold such files at all; the error says why not.
+pub fn probe(folder: &Path) -> io::Result<()> {
+    let path = folder.join(format!(".tmp.probe.{}", nonce()));
+    let content = nonce();
+    let first = create_once(&path, content.as_bytes(), Duration::ZERO);
+    let second = create_once(&path, nonce().as_bytes(), Duration::ZERO);
+    let _ = fs::remove_file(&path);
+    match (first, second) {
+        (Created::Mine, Created::Theirs(bytes)) if bytes == content.as_bytes() => Ok(()),
+        (Created::Unknown(error), _) | (_, Created::Unknown(error)) => Err(error),
+        _ => Err(io::Error::other("a file could be created twice")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Folders on the file systems at hand: the temporary folder's and, where it exists, a tmpfs.
+    fn folders() -> Vec<tempfile::TempDir> {
+        let mut all = vec![tempfile::tempdir().unwrap()];
+        if Path::new("/dev/shm").is_dir() {
+            all.extend(tempfile::tempdir_in("/dev/shm"));
+        }
+        all
+    }
+
+    #[test]
+    fn the_first_decides_and_everybody_else_reads_its_content() {
+        for folder in folders() {
+            let path = folder.path().join("a/b/0");
+            assert!(matches!(create_once(&path, b"one", Duration::ZERO), Created::Mine));
+            let Created::Theirs(bytes) = create_once(&path, b"two", Duration::ZERO) else {
+                panic!("a second creator won");
+            };
+            assert_eq!(bytes, b"one");
+            assert_eq!(
+                fs::read_dir(path.parent().unwrap()).unwrap().count(),
+                1,
+                "nothing is left over"
+            );
+        }
+    }
+
+    #[test]
+    fn c03_the_owner_whose_answer_was_lost_recognises_its_own_content() {
+        for folder in folders() {
+            let path = folder.path().join("0");
+            // The link was made and its answer lost: the repeated request meets the file.
+            fs::write(&path, b"mine-nonce").unwrap();
+            assert!(matches!(create_once(&path, b"mine-nonce", Duration::ZERO), Created::Mine));
+        }
+    }
+
+    #[test]
+    fn of_many_at_once_exactly_one_wins() {
+        for folder in folders() {
+            for round in 0..20 {
+                let path = folder.path().join(round.to_string());
+                let wins = std::thread::scope(|scope| {
+                    let racers: Vec<_> = (0..8)
+                        .map(|racer: u32| {
+                            let path = &path;
+                            scope.spawn(move || {
+                                let content = racer.to_string();
+                                matches!(
+                                    create_once(path, content.as_bytes(), Duration::from_secs(5)),
+                                    Created::Mine
+                                )
+                            })
+                        })
+                        .collect();
+                    racers.into_iter().map(|r| r.join().unwrap()).filter(|w| *w).count()
+                });
+                assert_eq!(wins, 1);
+            }
+        }
+    }
+
+    #[test]
+    fn a_symbolic_link_is_read_by_its_text_and_never_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("0");
+        symlink("{\"v\":1}", &path).unwrap();
+        assert_eq!(read_once(&path).unwrap().unwrap(), b"{\"v\":1}");
+        fs::write(folder.path().join("@data.x"), b"long").unwrap();
+        symlink("@data.x", folder.path().join("1")).unwrap();
+        assert_eq!(read_once(&folder.path().join("1")).unwrap().unwrap(), b"long");
+    }
+
+    #[test]
+    fn no_right_to_write_is_not_tried_for_minutes() {
+        let path = Path::new("/proc/self/no-such-folder/0");
+        assert!(matches!(create_once(path, b"x", Duration::from_secs(1)), Created::Unknown(_)));
+    }
+
+    #[test]
+    fn a_usable_folder_passes_the_probe() {
+        for folder in folders() {
+            probe(folder.path()).unwrap();
+        }
+    }
+}
