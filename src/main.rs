@@ -1,2 +1,5 @@
 //! Parses the command line, runs the command, ends with its exit code.
-fn main() {}
+
+fn main() -> std::process::ExitCode {
+    sweepctl::cli::main()
+}

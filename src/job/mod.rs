@@ -1,3 +1,4 @@
 //! What runs inside a job.
 
 pub mod program;
+pub mod task;

@@ -168,14 +168,16 @@ pub struct Slot {
     pub taken: u32,
     /// Attempts revoked unstarted since the last claim.
     pub revoked: u32,
-    /// Attempts that ended early, before the sweep was warm: failed fast or released.
-    pub early: u32,
+    /// The attempts that ended early, before the sweep was warm: failed fast or released.
+    pub early: Vec<u32>,
     /// Why the last attempt came to nothing.
     pub last_loss: Option<String>,
     /// Results beyond the one that counts.
     pub surplus: Vec<Record>,
     /// Failed-fast records, newest last.
     pub fast: Vec<Record>,
+    /// Who claimed last.
+    pub last: Option<Claimant>,
 }
 
 impl Fold for Slot {
@@ -185,6 +187,7 @@ impl Fold for Slot {
         match (entry, &mut self.phase) {
             (Entry::Claim { who, run, .. }, Phase::Open | Phase::Held(_)) => {
                 self.revoked = 0;
+                self.last = Some(who.clone());
                 self.run = run.clone().or(self.run.take());
                 self.phase = Phase::Held(Holder {
                     who: who.clone(),
@@ -202,7 +205,7 @@ impl Fold for Slot {
                 if record.counts {
                     self.phase = Phase::Ended(record.clone());
                 } else if record.outcome == Outcome::FailedFast {
-                    self.early += 1;
+                    self.early.push(self.attempt);
                     self.fast.push(record.clone());
                     self.reopen("failed within a minute of its start");
                 } else {
@@ -211,7 +214,11 @@ impl Fold for Slot {
                 }
             }
             (Entry::Release { why, early }, Phase::Held(_)) => {
-                *(if *early { &mut self.early } else { &mut self.taken }) += 1;
+                if *early {
+                    self.early.push(self.attempt);
+                } else {
+                    self.taken += 1;
+                }
                 self.reopen(why);
             }
             (Entry::Lost { why, run, .. }, Phase::Held(_)) => {

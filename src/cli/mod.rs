@@ -1,0 +1,341 @@
+//! The command line: one file for each command that does more than one thing.
+
+mod submit;
+mod watch;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::drive::state::{self, OpenSweep};
+use crate::drive::{DriveError, Driver, environment};
+use crate::job::task::{self, Me};
+use crate::log::sweep::{Entry, Sweep};
+use crate::log::{self, Log};
+use crate::search;
+use crate::view::{Facts, SweepView};
+
+/// Exit codes, as the reference documents them.
+mod code {
+    pub(super) const UNEXPECTED: u8 = 1;
+    pub(super) const COMMAND_LINE: u8 = 2;
+    pub(super) const SWEEP_FILE: u8 = 3;
+    pub(super) const SLURM: u8 = 4;
+    pub(super) const NOT_REACHED: u8 = 6;
+    pub(super) const INTERRUPTED: u8 = 130;
+}
+
+/// Runs hyperparameter sweeps on SLURM clusters: exactly the budget, one agent per job
+#[derive(Parser, Debug)]
+#[command(
+    name = "sweepctl",
+    version,
+    after_help = "Exit codes: 0 ok, 1 unexpected, 2 command line, 3 sweep file or request invalid, \
+                  4 SLURM refused or absent, 6 budget not reached or runs failed, 130 interrupted"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Start a sweep and watch it until its budget is used up
+    Submit(submit::SubmitArgs),
+    /// Watch a sweep and keep its jobs topped up; Ctrl-C ends watching, not the jobs
+    Watch(Named),
+    /// Look, top up and tidy once, as `watch` does all the time
+    Tick(Named),
+    /// Show how far sweeps have come; changes nothing
+    Status(StatusArgs),
+    /// Start no further run of a sweep; what runs goes on
+    Pause(Named),
+    /// Go on with a paused or stopped sweep
+    Resume(Named),
+    /// End a sweep early: what runs may finish, nothing more is started
+    Stop(Named),
+    /// End a sweep now: what runs is ended too
+    Cancel(Named),
+    /// Take open runs of a sweep by hand, in this shell
+    Agent(AgentArgs),
+    /// What job scripts call
+    #[command(subcommand, hide = true)]
+    Job(JobCommand),
+}
+
+/// Which sweep.
+#[derive(clap::Args, Debug)]
+struct Named {
+    /// The sweep's name; not needed if only one is under way
+    name: Option<String>,
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(clap::Args, Debug)]
+struct Place {
+    /// The state folder, if it is not .sweepctl here or above
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+}
+
+#[derive(clap::Args, Debug)]
+struct StatusArgs {
+    #[command(flatten)]
+    named: Named,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args, Debug)]
+struct AgentArgs {
+    /// Runs to take, at most
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    count: u32,
+    #[command(flatten)]
+    named: Named,
+}
+
+#[derive(Subcommand, Debug)]
+enum JobCommand {
+    /// Stand around the agent of an array task: claim, run, record
+    Run {
+        /// The sweep's folder
+        #[arg(long)]
+        dir: PathBuf,
+        /// Number of the array in the sweep log
+        #[arg(long)]
+        array: u32,
+        /// The agent: `sweepctl agent --count N SWEEP`
+        #[arg(last = true, required = true)]
+        agent: Vec<String>,
+    },
+}
+
+/// An error with its exit code: one line, and what to do next if that is known.
+#[derive(Debug)]
+struct Failure {
+    code: u8,
+    text: String,
+    help: Option<String>,
+}
+
+impl Failure {
+    fn new(code: u8, text: impl ToString) -> Self {
+        Self { code, text: text.to_string(), help: None }
+    }
+
+    fn help(mut self, help: impl ToString) -> Self {
+        self.help = Some(help.to_string());
+        self
+    }
+}
+
+impl From<state::StateError> for Failure {
+    fn from(error: state::StateError) -> Self {
+        use state::StateError::{NoState, NoSweep, Which};
+        match error {
+            NoState { .. } => Self::new(code::COMMAND_LINE, error)
+                .help("go to the folder where you submitted, or name it with --state-dir"),
+            NoSweep { .. } | Which { .. } => Self::new(code::COMMAND_LINE, error),
+            error => Self::new(code::UNEXPECTED, error),
+        }
+    }
+}
+
+impl From<log::LogError> for Failure {
+    fn from(error: log::LogError) -> Self {
+        Self::new(code::UNEXPECTED, error)
+    }
+}
+
+impl From<DriveError> for Failure {
+    fn from(error: DriveError) -> Self {
+        let code = match error {
+            DriveError::Slurm(_) | DriveError::Refused { .. } => code::SLURM,
+            DriveError::Render(_) => code::SWEEP_FILE,
+            _ => code::UNEXPECTED,
+        };
+        Self::new(code, error)
+    }
+}
+
+/// Parses the command line, runs the command, and answers its exit code.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { code::COMMAND_LINE } else { 0 });
+        }
+    };
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: cannot start: {error}");
+            return ExitCode::from(code::UNEXPECTED);
+        }
+    };
+    match runtime.block_on(run(cli.command)) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            eprintln!("error: {}", failure.text);
+            if let Some(help) = failure.help {
+                eprintln!("help: {help}");
+            }
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+async fn run(command: Command) -> Result<u8, Failure> {
+    match command {
+        Command::Submit(args) => submit::run(args).await,
+        Command::Watch(named) => watch::run(named.open()?).await,
+        Command::Tick(named) => {
+            let mut driver = Driver::new(named.open()?).await?;
+            for said in driver.tick().await?.said {
+                eprintln!("{said}");
+            }
+            println!("{}", view(&driver.sweep).line());
+            Ok(0)
+        }
+        Command::Status(args) => status(&args),
+        Command::Pause(named) => {
+            let entry = |sweep: &Sweep| {
+                let why = "paused by hand; `sweepctl resume` goes on".to_owned();
+                (!sweep.stopped()).then_some(Entry::Pause { why, breaker: false })
+            };
+            command_entry(named.open()?, entry).await
+        }
+        Command::Resume(named) => {
+            let sweep = named.open()?;
+            let budget = sweep.budget();
+            let entry = |sweep: &Sweep| sweep.stopped().then_some(Entry::Budget { budget });
+            // The shell that goes on is where the fault was mended: its environment is the jobs' from now on.
+            let _ = environment::save(&sweep.dir);
+            command_entry(sweep, entry).await
+        }
+        Command::Stop(named) => command_entry(named.open()?, |sweep| end(sweep, false)).await,
+        Command::Cancel(named) => command_entry(named.open()?, |sweep| end(sweep, true)).await,
+        Command::Agent(args) => {
+            let sweep = args.named.open()?;
+            task::by_hand(&sweep.dir, args.count).await.map_err(task_failure)
+        }
+        Command::Job(JobCommand::Run { dir, array, agent }) => {
+            if agent.first().map(String::as_str) != Some("sweepctl") {
+                let text = format!("cannot run the agent `{}`", agent.join(" "));
+                return Err(Failure::new(code::COMMAND_LINE, text)
+                    .help("only `sweepctl agent` is built so far; W&B's own agent comes later"));
+            }
+            let me = Me::from_env(array, |name| std::env::var(name).ok())
+                .map_err(|text| Failure::new(code::COMMAND_LINE, text))?;
+            task::run(&dir, me).await.map_err(task_failure)
+        }
+    }
+}
+
+fn task_failure(error: task::TaskError) -> Failure {
+    Failure::new(task::UNDECIDED, error)
+}
+
+fn end(sweep: &Sweep, kill: bool) -> Option<Entry> {
+    let done = sweep.closed || sweep.cancelled.as_ref().is_some_and(|(_, killing)| *killing || !kill);
+    let why = if kill { "cancelled by hand" } else { "stopped by hand" };
+    (!done).then(|| Entry::Cancel { why: why.to_owned(), kill })
+}
+
+/// Appends what a command says to the sweep log, then looks once so that it takes effect.
+async fn command_entry(
+    mut sweep: OpenSweep,
+    entry: impl Fn(&Sweep) -> Option<Entry>,
+) -> Result<u8, Failure> {
+    let patience = std::time::Duration::from_secs(30);
+    let log = Log::of_sweep(&sweep.dir);
+    let mut once = true;
+    let said = log.append(&mut sweep.log, patience, |sweep: &Sweep| {
+        entry(sweep).filter(|_| std::mem::take(&mut once))
+    })?;
+    if !said {
+        println!("{}: nothing to change", sweep.file.name);
+    }
+    // A local sweep is looked after by the process that started it.
+    if matches!(sweep.file.runs_on, state::RunsOn::Slurm(_)) {
+        let mut driver = Driver::new(sweep).await?;
+        for _ in 0..2 {
+            for said in driver.tick().await?.said {
+                eprintln!("{said}");
+            }
+        }
+        sweep = driver.sweep;
+    }
+    println!("{}", view(&sweep).line());
+    Ok(0)
+}
+
+fn status(args: &StatusArgs) -> Result<u8, Failure> {
+    let state_dir = args.named.place.find()?;
+    let names = match &args.named.name {
+        Some(name) => vec![name.clone()],
+        None => state::names(&state_dir),
+    };
+    let mut views = Vec::new();
+    for name in &names {
+        views.push(view(&OpenSweep::find(&state_dir, Some(name))?));
+    }
+    if args.json {
+        let json = serde_json::json!({ "schema_version": 1, "sweeps": views });
+        println!("{json:#}");
+    } else if views.is_empty() {
+        println!("no sweep yet");
+    } else {
+        let texts: Vec<String> = views.iter().map(SweepView::text).collect();
+        println!("{}", texts.join("\n\n"));
+    }
+    Ok(0)
+}
+
+/// What people see of a sweep.
+fn view(sweep: &OpenSweep) -> SweepView {
+    let file = &sweep.file;
+    let config = |slot: u32| search::configuration(&file.spec, file.seed, u64::from(slot)).unwrap_or_default();
+    let facts = Facts {
+        name: &file.name,
+        path: sweep.dir.display().to_string(),
+        spec: &file.spec,
+        config: &config,
+        sweep: &sweep.log.state,
+        budget: sweep.budget(),
+        max_attempts: file.policy.max_attempts,
+    };
+    SweepView::new(&facts, sweep.slots())
+}
+
+impl Named {
+    fn open(&self) -> Result<OpenSweep, Failure> {
+        Ok(OpenSweep::find(&self.place.find()?, self.name.as_deref())?)
+    }
+}
+
+impl Place {
+    fn find(&self) -> Result<PathBuf, state::StateError> {
+        match &self.state_dir {
+            Some(dir) => Ok(absolute(dir)),
+            None => state::find_state_dir(&logical_cwd()),
+        }
+    }
+}
+
+/// The working folder as the shell names it, if that is right: links in it are the user's, and stay.
+fn logical_cwd() -> PathBuf {
+    let real = std::env::current_dir().unwrap_or_default();
+    let named = std::env::var_os("PWD").map(PathBuf::from);
+    let same = |path: &PathBuf| path.is_absolute() && path.canonicalize().ok() == real.canonicalize().ok();
+    named.filter(same).unwrap_or(real)
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    logical_cwd().join(path)
+}

@@ -1,0 +1,149 @@
+//! `watch`: the loop with a progress view.
+
+use std::io::IsTerminal;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{Failure, code, view};
+use crate::drive::state::{self, OpenSweep, RunsOn};
+use crate::drive::Driver;
+use crate::log::slot::Slot;
+use crate::view::SweepView;
+
+/// Watches until the sweep has ended, is paused, or the user leaves.
+pub(super) async fn run(sweep: OpenSweep) -> Result<u8, Failure> {
+    let mut driver = Driver::new(sweep).await?;
+    let unexpected = |error| Failure::new(code::UNEXPECTED, format!("cannot catch signals: {error}"));
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(unexpected)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(unexpected)?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(unexpected)?;
+    let leave = async {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
+        }
+    };
+    tokio::pin!(leave);
+    let mut screen = Screen::new(&driver.sweep);
+    // The future ends at an await: an append or an sbatch under way is found again by the logs.
+    let watched = tokio::select! {
+        result = watch(&mut driver, &mut screen) => Some(result),
+        () = &mut leave => None,
+    };
+    screen.finish();
+    let Some(result) = watched else { return Ok(left(&driver).await) };
+    if let Err(failure) = result {
+        driver.let_go().await;
+        return Err(failure);
+    }
+    Ok(ended(&driver.sweep))
+}
+
+async fn watch(driver: &mut Driver, screen: &mut Screen) -> Result<(), Failure> {
+    let mut quiet = 0;
+    loop {
+        let tick = driver.tick().await?;
+        for said in &tick.said {
+            screen.say(said);
+        }
+        screen.show(&view(&driver.sweep));
+        let sweep = &driver.sweep.log.state;
+        let running = driver.sweep.slots().filter(|slot| slot.holder().is_some()).count();
+        if sweep.closed || (sweep.paused.is_some() && running == 0 && !tick.acted) {
+            return Ok(());
+        }
+        quiet = if tick.acted { 0 } else { quiet + 1 };
+        if !tick.acted {
+            driver.rest(driver.pause_after(quiet)).await;
+        }
+    }
+}
+
+async fn left(driver: &Driver) -> u8 {
+    let name = &driver.sweep.file.name;
+    match driver.sweep.file.runs_on {
+        RunsOn::Slurm(_) => eprintln!(
+            "watching has ended, the jobs go on; `sweepctl watch {name}` comes back, `sweepctl cancel {name}` ends them"
+        ),
+        RunsOn::Local(_) => {
+            eprintln!("ending what runs; `sweepctl watch {name}` goes on with the rest");
+            driver.let_go().await;
+        }
+    }
+    code::INTERRUPTED
+}
+
+/// The last words, and the exit code.
+fn ended(sweep: &OpenSweep) -> u8 {
+    let view = view(sweep);
+    println!("{}", view.line());
+    if let Some(best) = &view.best {
+        println!("{}", best.text());
+    }
+    if let Some(why) = &view.why {
+        eprintln!("{}: {why}", view.state);
+    }
+    if let Some(log) = failed_log(sweep) {
+        eprintln!("the end of {log}");
+        eprintln!("mend the cause, then `sweepctl resume {}`", sweep.file.name);
+    }
+    if view.all_finished() { 0 } else { code::NOT_REACHED }
+}
+
+/// The path and the last lines of one failed task's log, if the sweep is paused by the breaker.
+fn failed_log(sweep: &OpenSweep) -> Option<String> {
+    let breaker = sweep.log.state.paused.as_ref().is_some_and(|(_, breaker)| *breaker);
+    let failed = |slot: &&Slot| !slot.early.is_empty();
+    let slot = sweep.slots().find(failed).filter(|_| breaker)?;
+    let who = slot.last.as_ref()?;
+    let path = state::log_path(&sweep.dir, who.array, who.task);
+    let text = std::fs::read_to_string(&path).ok()?;
+    let lines: Vec<&str> = text.lines().collect();
+    let tail = &lines[lines.len().saturating_sub(15)..];
+    Some(format!("{}:\n{}", path.display(), tail.iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")))
+}
+
+/// The progress view: a bar on a terminal, plain lines elsewhere.
+struct Screen {
+    bar: Option<ProgressBar>,
+    last: String,
+}
+
+impl Screen {
+    fn new(sweep: &OpenSweep) -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::new(u64::from(sweep.budget()));
+            let style = ProgressStyle::with_template("{bar:20} {pos}/{len} {wide_msg}");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar
+        });
+        Self { bar, last: String::new() }
+    }
+
+    fn say(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| eprintln!("{text}")),
+            None => eprintln!("{text}"),
+        }
+    }
+
+    fn show(&mut self, view: &SweepView) {
+        let line = view.line();
+        if let Some(bar) = &self.bar {
+            bar.set_length(u64::from(view.budget));
+            bar.set_position(u64::from(view.finished + view.failed));
+            bar.set_message(line);
+        } else if line != self.last {
+            eprintln!("{line}");
+            self.last = line;
+        }
+    }
+
+    fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! This machine as a scheduler: array tasks are processes that run the same script.
+
+use std::cell::RefCell;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use tokio::process::{Child, Command};
+
+use crate::log;
+use crate::scheduler::{JobId, Row, State};
+
+/// Runs up to `parallel` tasks at a time.
+#[derive(Debug)]
+pub(super) struct Local {
+    parallel: u32,
+    sweep_dir: PathBuf,
+    jobs: RefCell<Vec<Job>>,
+}
+
+#[derive(Debug)]
+struct Job {
+    id: JobId,
+    array: u32,
+    name: String,
+    script: PathBuf,
+    env: Vec<(OsString, OsString)>,
+    cwd: PathBuf,
+    held: bool,
+    tasks: Vec<Task>,
+}
+
+#[derive(Debug)]
+enum Task {
+    Pending,
+    Running(Child),
+    Over(State),
+}
+
+impl Local {
+    /// A scheduler for the sweep in `sweep_dir`.
+    pub(super) fn new(parallel: u32, sweep_dir: &Path) -> Self {
+        Self { parallel: parallel.max(1), sweep_dir: sweep_dir.to_owned(), jobs: RefCell::default() }
+    }
+
+    /// Queues an array of `tasks` tasks.
+    pub(super) fn submit(
+        &self,
+        array: u32,
+        name: &str,
+        tasks: usize,
+        script: &Path,
+        env: Vec<(OsString, OsString)>,
+        cwd: &Path,
+    ) -> JobId {
+        // The id says which process starts the tasks: when that is gone, nothing more will start.
+        let id = JobId::from(format!("local.{}.{}.{array}", log::host(), own_life()).as_str());
+        self.jobs.borrow_mut().push(Job {
+            id: id.clone(),
+            array,
+            name: name.to_owned(),
+            script: script.to_owned(),
+            env,
+            cwd: cwd.to_owned(),
+            held: false,
+            tasks: (0..tasks).map(|_| Task::Pending).collect(),
+        });
+        id
+    }
+
+    /// Sees which tasks have ended and starts others. Answers whether something ended.
+    pub(super) fn pump(&self) -> bool {
+        let mut jobs = self.jobs.borrow_mut();
+        let (mut running, mut ended) = (0, false);
+        for job in jobs.iter_mut() {
+            for task in &mut job.tasks {
+                if let Task::Running(child) = task {
+                    match child.try_wait() {
+                        Ok(None) => running += 1,
+                        Ok(Some(status)) => {
+                            ended = true;
+                            let state = if status.success() { State::Completed } else { State::Failed };
+                            *task = Task::Over(state);
+                        }
+                        Err(_) => running += 1,
+                    }
+                }
+            }
+        }
+        for job in jobs.iter_mut().filter(|job| !job.held) {
+            for index in 0..job.tasks.len() {
+                if running >= self.parallel {
+                    return ended;
+                }
+                if matches!(job.tasks[index], Task::Pending) {
+                    job.tasks[index] = match job.start(index as u32, &self.sweep_dir) {
+                        Ok(child) => {
+                            running += 1;
+                            Task::Running(child)
+                        }
+                        Err(error) => {
+                            eprintln!("sweepctl: cannot start a task: {error}");
+                            ended = true;
+                            Task::Over(State::Failed)
+                        }
+                    };
+                }
+            }
+        }
+        ended
+    }
+
+    /// The queue as it is now; tasks of an earlier process of ours too, as far as they can be seen.
+    pub(super) fn queue(&self, earlier: &[(u32, String, String, usize)]) -> Vec<Row> {
+        self.pump();
+        let jobs = self.jobs.borrow();
+        let mut rows = Vec::new();
+        for job in jobs.iter() {
+            for (index, task) in job.tasks.iter().enumerate() {
+                let state = match task {
+                    Task::Pending => State::Pending,
+                    Task::Running(_) => State::Running,
+                    Task::Over(state) => state.clone(),
+                };
+                let reason = if job.held { "JobHeldUser" } else { "" };
+                rows.push(row(&job.id, &job.name, index as u32, state, reason));
+            }
+        }
+        for (array, id, name, tasks) in earlier {
+            let id = JobId::from(id.as_str());
+            if jobs.iter().any(|job| job.id == id) {
+                continue;
+            }
+            for index in 0..*tasks as u32 {
+                let state = self.state_of_earlier(*array, id.as_str(), index);
+                rows.extend(state.map(|state| row(&id, name, index, state, "")));
+            }
+        }
+        rows
+    }
+
+    /// A task of another process: by what that wrote down when it started it.
+    fn state_of_earlier(&self, array: u32, id: &str, task: u32) -> Option<State> {
+        let rest = id.strip_prefix(&format!("local.{}.", log::host()))?;
+        let (life, _) = rest.rsplit_once('.')?;
+        match fs::read_to_string(task_file(&self.sweep_dir, array, task)) {
+            Ok(started) if lives(started.trim()) => Some(State::Running),
+            Ok(_) => Some(State::NodeFail),
+            // Its starter lives: it may still start.
+            Err(_) if lives(life) => Some(State::Pending),
+            Err(_) => Some(State::Cancelled { by: None }),
+        }
+    }
+
+    /// Ends tasks, `JOB_TASK` or `JOB`.
+    pub(super) fn cancel(&self, targets: &[String], pending_only: bool) {
+        for job in self.jobs.borrow_mut().iter_mut() {
+            for (index, task) in job.tasks.iter_mut().enumerate() {
+                let own = format!("{}_{index}", job.id);
+                if !targets.iter().any(|target| *target == own || target == job.id.as_str()) {
+                    continue;
+                }
+                match task {
+                    Task::Pending => *task = Task::Over(State::Cancelled { by: None }),
+                    Task::Running(child) if !pending_only => signal(child, Signal::TERM),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Holds or lets go what is pending of a job.
+    pub(super) fn hold(&self, id: &JobId, held: bool) {
+        for job in self.jobs.borrow_mut().iter_mut().filter(|job| job.id == *id) {
+            job.held = held;
+        }
+    }
+
+    /// Starts nothing more and ends what runs: TERM, and KILL for what is still there after the grace.
+    pub(super) async fn end_all(&self, grace: Duration) {
+        for job in self.jobs.borrow_mut().iter_mut() {
+            for task in &mut job.tasks {
+                match task {
+                    Task::Pending => *task = Task::Over(State::Cancelled { by: None }),
+                    Task::Running(child) => signal(child, Signal::TERM),
+                    Task::Over(_) => {}
+                }
+            }
+        }
+        let until = tokio::time::Instant::now() + grace;
+        while self.running() > 0 {
+            if tokio::time::Instant::now() > until {
+                for job in self.jobs.borrow_mut().iter_mut() {
+                    for task in &mut job.tasks {
+                        if let Task::Running(child) = task {
+                            signal(child, Signal::KILL);
+                        }
+                    }
+                }
+            }
+            self.pump();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    fn running(&self) -> usize {
+        let jobs = self.jobs.borrow();
+        jobs.iter().flat_map(|job| &job.tasks).filter(|task| matches!(task, Task::Running(_))).count()
+    }
+}
+
+impl Job {
+    fn start(&self, task: u32, sweep_dir: &Path) -> io::Result<Child> {
+        let path = crate::drive::state::log_path(sweep_dir, self.array, task);
+        let output = fs::OpenOptions::new().create(true).append(true).open(path)?;
+        let child = Command::new("bash")
+            .arg(&self.script)
+            .env_clear()
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .env("SLURM_JOB_ID", format!("{}.{task}", self.id))
+            .env("SLURM_ARRAY_JOB_ID", self.id.as_str())
+            .env("SLURM_ARRAY_TASK_ID", task.to_string())
+            .env("SLURM_ARRAY_TASK_COUNT", self.tasks.len().to_string())
+            .env("SLURM_JOB_NAME", &self.name)
+            .env("SLURM_PROCID", "0")
+            .env("SLURM_LOCALID", "0")
+            .env("SLURM_SUBMIT_DIR", &self.cwd)
+            .current_dir(&self.cwd)
+            .stdin(std::process::Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            // Ctrl-C in the terminal is ours to pass on.
+            .process_group(0)
+            .spawn()?;
+        if let Some(life) = child.id().and_then(life_of) {
+            fs::write(task_file(sweep_dir, self.array, task), life)?;
+        }
+        Ok(child)
+    }
+}
+
+fn row(id: &JobId, name: &str, task: u32, state: State, reason: &str) -> Row {
+    Row {
+        job: id.clone(),
+        tasks: vec![task],
+        state,
+        reason: reason.to_owned(),
+        name: name.to_owned(),
+        throttle: None,
+        restarts: 0,
+        start: None,
+        node: None,
+    }
+}
+
+fn task_file(sweep_dir: &Path, array: u32, task: u32) -> PathBuf {
+    sweep_dir.join("arrays").join(array.to_string()).join("beats").join(format!("{task}.process"))
+}
+
+fn signal(child: &Child, signal: Signal) {
+    if let Some(pid) = child.id().and_then(|pid| Pid::from_raw(pid as i32)) {
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// `PID-START`, which no other process of this machine has until it is booted anew.
+fn life_of(pid: u32) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The command's name may hold anything, blanks and brackets too; after its last bracket: field 3 on.
+    let start = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?;
+    Some(format!("{pid}-{start}"))
+}
+
+fn own_life() -> String {
+    let pid = std::process::id();
+    life_of(pid).unwrap_or_else(|| format!("{pid}-0"))
+}
+
+fn lives(life: &str) -> bool {
+    let pid = life.split('-').next().and_then(|pid| pid.parse::<u32>().ok());
+    let Some(pid) = pid else { return false };
+    let exists = Pid::from_raw(pid as i32).is_some_and(|pid| test_kill_process(pid).is_ok());
+    exists && life_of(pid).is_none_or(|now| now == life)
+}

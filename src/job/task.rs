@@ -1,0 +1,604 @@
+//! A task, step by step: fence, claim, trial, run, program, record (docs/design/claims.md §7).
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::metrics;
+use super::program::{self, Exit, Launch, Signals};
+use crate::drive::state::{self, OpenSweep, RunsOn, StateError};
+use crate::log::slot::{ClaimRule, Claimant, Entry, Outcome, Record, Slot};
+use crate::log::sweep::{self, Pair, Sweep};
+use crate::log::{self, Fence, Log, LogError, View};
+use crate::plan::count_trials;
+use crate::{search, sweep as sweep_file};
+
+/// Nothing was decided: SLURM's rows of such a task give no verdict (EX_TEMPFAIL of sysexits.h).
+pub const UNDECIDED: u8 = 75;
+/// How long a job tries to write to a file system that gives no clear answer.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// A run that lived so long shows that the sweep's programs can live.
+const LIVES: Duration = Duration::from_secs(60);
+/// Between two beats; spread by up to a tenth.
+const BEAT: Duration = Duration::from_secs(120);
+
+/// Which task this process is.
+#[derive(Clone, Debug)]
+pub struct Me {
+    /// Number of the array in the sweep log.
+    pub array: u32,
+    /// SLURM's array job id.
+    pub job: String,
+    /// Index in the array.
+    pub task: u32,
+    /// How often the task was requeued.
+    pub leg: u32,
+}
+
+impl Me {
+    /// Reads SLURM's variables; an error names the one that is missing.
+    pub fn from_env(array: u32, var: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
+        let need = |name: &str| {
+            var(name).ok_or_else(|| format!("{name} is not set: this command is for array jobs"))
+        };
+        let number = |name: &str, text: String| {
+            text.parse().map_err(|_| format!("{name} is not a number: `{text}`"))
+        };
+        Ok(Self {
+            array,
+            job: need("SLURM_ARRAY_JOB_ID")?,
+            task: number("SLURM_ARRAY_TASK_ID", need("SLURM_ARRAY_TASK_ID")?)?,
+            leg: var("SLURM_RESTART_COUNT")
+                .map_or(Ok(0), |text| number("SLURM_RESTART_COUNT", text))?,
+        })
+    }
+}
+
+/// Why a task cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum TaskError {
+    /// The sweep's folder cannot be used.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// A log cannot be used.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The array has no such task.
+    #[error("array {array} of this sweep has no task {task}")]
+    NoTask {
+        /// The array.
+        array: u32,
+        /// The task.
+        task: u32,
+    },
+    /// Something of this machine.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+}
+
+/// What came of one pair.
+enum Done {
+    /// Its program ended with this exit code, or there was nothing to do.
+    Exit(u8),
+    /// The task takes no further pair.
+    Stop(u8),
+}
+
+struct Task {
+    sweep: OpenSweep,
+    me: Me,
+    signals: Signals,
+}
+
+/// Runs what the task carries; answers the exit code.
+pub async fn run(dir: &Path, me: Me) -> Result<u8, TaskError> {
+    let signals = install()?;
+    let sweep = OpenSweep::open(dir)?;
+    let array = sweep.log.state.array(me.array);
+    let pairs = array.and_then(|array| array.tasks.get(me.task as usize)).cloned();
+    let pairs = pairs.ok_or(TaskError::NoTask { array: me.array, task: me.task })?;
+    say(&format!("job {}_{}, leg {}, on {}", me.job, me.task, me.leg, log::host()));
+    let fence = log::set_fence(dir, me.array, Fence::Job(me.job.clone()), PATIENCE)?;
+    if fence != Fence::Job(me.job.clone()) {
+        say("this array is another job's or void: nothing to do");
+        return Ok(0);
+    }
+    let mut task = Task { sweep, me, signals };
+    let mut worst = 0;
+    for pair in pairs {
+        match task.pair(pair).await? {
+            Done::Exit(code) => worst = if worst == 0 { code } else { worst },
+            Done::Stop(code) => return Ok(code),
+        }
+    }
+    Ok(worst)
+}
+
+/// Takes open slots by hand, `count` at most, one after the other; answers the exit code.
+pub async fn by_hand(dir: &Path, count: u32) -> Result<u8, TaskError> {
+    let signals = install()?;
+    let job = format!("hand.{}.{}.{}", log::host(), std::process::id(), log::nonce());
+    let me = Me { array: 0, job, task: 0, leg: 0 };
+    let mut task = Task { sweep: OpenSweep::open(dir)?, me, signals };
+    for done in 0..count {
+        task.sweep.refresh()?;
+        let Some(pair) = task.open_by_hand()? else {
+            if done == 0 {
+                say("nothing left to take: every slot has its run, or a job that carries it");
+            }
+            return Ok(0);
+        };
+        if let Done::Stop(code) = task.pair(pair).await? {
+            return Ok(code);
+        }
+    }
+    Ok(0)
+}
+
+fn install() -> Result<Signals, TaskError> {
+    Signals::install().map_err(|source| TaskError::Io { what: "cannot catch signals".into(), source })
+}
+
+fn say(text: &str) {
+    eprintln!("sweepctl: {text}");
+}
+
+impl Task {
+    /// Appends an array of one task that this process is, for a slot that nobody carries.
+    fn open_by_hand(&mut self) -> Result<Option<Pair>, TaskError> {
+        let slots: Vec<Slot> = self.sweep.slots().cloned().collect();
+        let fences = self.sweep.fences().clone();
+        let max_attempts = self.sweep.file.policy.max_attempts;
+        let name = format!("{}-hand", self.sweep.file.policy.job_name);
+        let mut taken = None;
+        let pick = |sweep: &Sweep| {
+            let carried = |pair: &Pair| {
+                sweep.arrays.iter().any(|(number, array)| {
+                    !matches!(fences.get(number), Some(Fence::Void(_)))
+                        && array.tasks.iter().flatten().any(|other| other == pair)
+                })
+            };
+            let open = slots.iter().enumerate().filter(|(_, slot)| {
+                slot.phase == crate::log::slot::Phase::Open && !slot.given_up(max_attempts)
+            });
+            let pair = open
+                .map(|(number, slot)| Pair(number as u32, slot.attempt))
+                .find(|pair| !carried(pair))
+                .filter(|_| !sweep.stopped());
+            taken = pair;
+            pair.map(|pair| {
+                sweep::Entry::Array(sweep::Array {
+                    name: format!("{name}-{}", log::nonce()),
+                    tasks: vec![vec![pair]],
+                    throttle: 0,
+                    throttle_warm: 0,
+                })
+            })
+        };
+        Log::of_sweep(&self.sweep.dir).append(&mut self.sweep.log, PATIENCE, pick)?;
+        if taken.is_some() {
+            self.me.array = self.sweep.log.next - 1;
+            log::set_fence(&self.sweep.dir, self.me.array, Fence::Job(self.me.job.clone()), PATIENCE)?;
+        }
+        Ok(taken)
+    }
+
+    async fn pair(&mut self, pair: Pair) -> Result<Done, TaskError> {
+        if self.signal().is_some() {
+            say("the job was signalled: it takes no further run");
+            return Ok(Done::Stop(0));
+        }
+        let slot_log = Log::of_slot(&self.sweep.dir, pair.0);
+        let mut slot: View<Slot> = View::default();
+        let who = Claimant {
+            array: self.me.array,
+            job: self.me.job.clone(),
+            task: self.me.task,
+            leg: self.me.leg,
+            claim: log::nonce(),
+        };
+        self.beat(0);
+        if let Some(done) = self.claim(pair, &who, &slot_log, &mut slot)? {
+            return Ok(done);
+        }
+        if !self.may_start(pair, &who).await? {
+            let why = match self.signal() {
+                Some(signal) => format!("the job got signal {signal} before its run"),
+                None => "the sweep was stopped before the run".to_owned(),
+            };
+            say(&why);
+            self.release(&slot_log, &mut slot, &who, why, true)?;
+            return Ok(Done::Stop(0));
+        }
+        let launch = match self.launch(pair, &who) {
+            Ok(launch) => launch,
+            Err(why) => {
+                say(&why);
+                self.release(&slot_log, &mut slot, &who, why, !self.sweep.log.state.warm)?;
+                self.trip_if_spent()?;
+                return Ok(Done::Stop(1));
+            }
+        };
+        let run = state::run_id(&self.sweep.file.nonce, pair.0);
+        let started = slot_log.append(&mut slot, PATIENCE, |slot: &Slot| {
+            let ready = slot.held_by(&who.claim) && slot.holder().is_some_and(|h| !h.running);
+            ready.then(|| Entry::Run { run: run.clone() })
+        })?;
+        if !started {
+            say("the slot was given away while this task got ready: nothing is started");
+            return Ok(Done::Exit(0));
+        }
+        self.program(pair, &who, &launch, &run, &slot_log, &mut slot).await
+    }
+
+    /// Claims the pair, or says what to do instead.
+    fn claim(
+        &mut self,
+        pair: Pair,
+        who: &Claimant,
+        slot_log: &Log,
+        slot: &mut View<Slot>,
+    ) -> Result<Option<Done>, TaskError> {
+        Log::of_sweep(&self.sweep.dir).read_on(&mut self.sweep.log)?;
+        let max_attempts = self.sweep.file.policy.max_attempts;
+        let stopped = self.sweep.log.state.stopped();
+        let mut rule = ClaimRule::Claim;
+        slot_log.append(slot, PATIENCE, |slot: &Slot| {
+            rule = slot.claim_rule(pair.1, who, max_attempts);
+            match rule {
+                ClaimRule::Claim if !stopped => {
+                    Some(Entry::Claim { attempt: pair.1, who: who.clone(), run: None })
+                }
+                // Nobody has it yet: give it back, so that no later look has to find out.
+                ClaimRule::Claim if slot.holder().is_none() => Some(Entry::Revoke {
+                    attempt: pair.1,
+                    why: "the sweep was stopped before the task began".to_owned(),
+                    unstarted: false,
+                }),
+                _ => None,
+            }
+        })?;
+        Ok(match rule {
+            ClaimRule::Leave(why) => {
+                say(&format!("nothing to do for slot {}: {why}", pair.0));
+                Some(Done::Exit(0))
+            }
+            ClaimRule::Twin => {
+                say("this leg of the task was launched before: leaving");
+                Some(Done::Stop(UNDECIDED))
+            }
+            ClaimRule::Claim if stopped => {
+                say("the sweep is stopped: nothing is started");
+                Some(Done::Stop(0))
+            }
+            ClaimRule::Claim => None,
+        })
+    }
+
+    /// §7a: until a run has lived, only so many programs may start. Waits for its turn.
+    async fn may_start(&mut self, pair: Pair, who: &Claimant) -> Result<bool, TaskError> {
+        let warmup = self.sweep.file.policy.warmup;
+        let dir = self.sweep.dir.clone();
+        let mut told = false;
+        loop {
+            let mut go = false;
+            Log::of_sweep(&dir).append(&mut self.sweep.log, PATIENCE, |sweep: &Sweep| {
+                let mine = sweep.trials.iter().any(|trial| trial.claim == who.claim);
+                if sweep.stopped() {
+                    return None;
+                }
+                go = sweep.warm || warmup == 0 || mine;
+                if go {
+                    return None;
+                }
+                let (spent, live) = count_trials(sweep, |slot| read_slot(&dir, slot));
+                if spent + live < warmup {
+                    return Some(sweep::Entry::Trial { pair, claim: who.claim.clone() });
+                }
+                (live == 0).then(|| breaker_entry(spent))
+            })?;
+            if go || self.sweep.log.state.stopped() || self.signal().is_some() {
+                return Ok(go && self.signal().is_none());
+            }
+            if !told {
+                say("waiting until one of the first runs has lived for a minute");
+                told = true;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    /// Stops the sweep if the first starts are all spent: no later task needs to find out.
+    fn trip_if_spent(&mut self) -> Result<(), TaskError> {
+        let warmup = self.sweep.file.policy.warmup;
+        let limit = warmup.min(self.sweep.budget());
+        let dir = self.sweep.dir.clone();
+        let tripped =
+            Log::of_sweep(&dir).append(&mut self.sweep.log, PATIENCE, |sweep: &Sweep| {
+                if sweep.warm || sweep.stopped() || warmup == 0 {
+                    return None;
+                }
+                let (spent, live) = count_trials(sweep, |slot| read_slot(&dir, slot));
+                (live == 0 && spent >= limit).then(|| breaker_entry(spent))
+            })?;
+        if tripped {
+            say("the first tasks all failed: the sweep is paused");
+            self.scontrol(&["hold", &self.me.job]);
+        }
+        Ok(())
+    }
+
+    fn release(
+        &self,
+        slot_log: &Log,
+        slot: &mut View<Slot>,
+        who: &Claimant,
+        why: String,
+        early: bool,
+    ) -> Result<(), TaskError> {
+        slot_log.append(slot, PATIENCE, |slot: &Slot| {
+            let mine = slot.held_by(&who.claim) && slot.holder().is_some_and(|h| !h.running);
+            mine.then(|| Entry::Release { why: why.clone(), early })
+        })?;
+        Ok(())
+    }
+
+    /// The program of a slot: argument list, environment, files. The error is for people.
+    fn launch(&self, pair: Pair, who: &Claimant) -> Result<Launch, String> {
+        let file = &self.sweep.file;
+        let config = search::configuration(&file.spec, file.seed, u64::from(pair.0))
+            .ok_or_else(|| format!("the sweep has no configuration number {}", pair.0))?;
+        let run_dir = state::run_dir(&self.sweep.dir, pair.0, pair.1, who.leg);
+        fs::create_dir_all(&run_dir).map_err(|error| format!("{}: {error}", run_dir.display()))?;
+        let write = |name: &str, text: &str| {
+            let path = run_dir.join(name);
+            fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+            Ok::<_, String>(path)
+        };
+        let parameters = write("config.yaml", &sweep_file::parameter_file(&config))?;
+        let json_file = run_dir.join("args.json");
+        let json_path = json_file.to_string_lossy().into_owned();
+        let argv = sweep_file::argv(&file.spec, &config, "python", &json_path, &|name| {
+            std::env::var(name).ok()
+        });
+        if argv.contains(&json_path) {
+            write("args.json", &serde_json::to_string(&config).unwrap_or_default())?;
+        }
+        let argv: Vec<OsString> = argv.into_iter().map(OsString::from).collect();
+        let mut env: Vec<(OsString, OsString)> = std::env::vars_os()
+            .filter(|(name, _)| name != "WANDB_SERVICE" && name != "SWEEPCTL_ABORT_AT")
+            .collect();
+        let mut set = |name: &str, value: OsString| {
+            env.retain(|(known, _)| known != name);
+            env.push((name.into(), value));
+        };
+        set("WANDB_SWEEP_ID", state::sweep_id(&file.nonce).into());
+        set("WANDB_RUN_ID", state::run_id(&file.nonce, pair.0).into());
+        set("WANDB_SWEEP_PARAM_PATH", parameters.into());
+        if std::env::var_os("WANDB_MODE").is_none() {
+            set("WANDB_MODE", "offline".into());
+        }
+        set("SWEEPCTL_METRICS", run_dir.join("metrics.jsonl").into());
+        set("SWEEPCTL_RUN_DIR", run_dir.into());
+        set("SWEEPCTL_SWEEP", file.name.clone().into());
+        set("SWEEPCTL_SLOT", pair.0.to_string().into());
+        let cwd = std::env::current_dir().map_err(|error| format!("no working folder: {error}"))?;
+        program::resolve(&argv, &env, &cwd, file.spec.program.as_deref())
+            .map_err(|missing| missing.to_string())?;
+        Ok(Launch {
+            argv,
+            env,
+            cwd: None,
+            linger: Duration::from_secs(file.linger),
+            kill_after: Duration::from_secs(10),
+            metrics_from_stdout: file.metrics_from_stdout,
+        })
+    }
+
+    async fn program(
+        &mut self,
+        pair: Pair,
+        who: &Claimant,
+        launch: &Launch,
+        run: &str,
+        slot_log: &Log,
+        slot: &mut View<Slot>,
+    ) -> Result<Done, TaskError> {
+        let words: Vec<String> =
+            launch.argv.iter().map(|word| crate::launch::quote(&word.to_string_lossy())).collect();
+        say(&format!("slot {}, run {run}: {}", pair.0, words.join(" ")));
+        let running = match program::start(launch).await {
+            Ok(running) => running,
+            Err(error) => {
+                let record = self.record(run, Outcome::Failed, None, None, None);
+                self.end(slot_log, slot, who, record)?;
+                say(&format!("cannot start the program: {error}"));
+                return Ok(Done::Exit(1));
+            }
+        };
+        let dir = self.sweep.dir.clone();
+        let beat = state::beat_path(&dir, who.array, who.task, who.leg);
+        // Besides the program: beats, the minute that makes the sweep warm, and the slot's log moving on.
+        let stop = watch_over(beat, slot_log.clone(), slot.clone(), who.claim.clone(), pair.0);
+        let warm = warm_after_a_minute(&dir, pair.0, self.sweep.log.state.warm, self.raise(who.array));
+        let ended = {
+            let wait = running.wait(&mut self.signals, stop);
+            tokio::pin!(wait);
+            tokio::pin!(warm);
+            tokio::select! {
+                ended = &mut wait => ended,
+                () = &mut warm => wait.await,
+            }
+        };
+        let ended = ended.map_err(|source| TaskError::Io { what: "the program".into(), source })?;
+        let (exit, signal) = match ended.exit {
+            Exit::Code(code) => (Some(code), None),
+            Exit::Signal(signal) => (None, Some(signal)),
+        };
+        if let Some(by) = self.signal() {
+            slot_log.append(slot, PATIENCE, |slot: &Slot| {
+                slot.held_by(&who.claim).then_some(Entry::Note { signal: by, exit })
+            })?;
+            say(&format!("the job got signal {by}: SLURM tells what becomes of the run"));
+            return Ok(Done::Stop(exit.filter(|code| *code != 0).unwrap_or(128 + by) as u8));
+        }
+        Log::of_sweep(&dir).read_on(&mut self.sweep.log)?;
+        let cold = !self.sweep.log.state.warm && self.sweep.file.policy.warmup > 0;
+        let outcome = match exit {
+            Some(0) => Outcome::Finished,
+            _ if cold && ended.elapsed < LIVES => Outcome::FailedFast,
+            _ => Outcome::Failed,
+        };
+        if outcome == Outcome::Finished && cold {
+            make_warm(&dir, &mut self.sweep.log, pair.0)?;
+            self.raise(who.array)();
+        }
+        let seconds = Some(ended.elapsed.as_secs_f64());
+        let mut record = self.record(run, outcome, exit, signal, seconds);
+        let metrics = state::run_dir(&dir, pair.0, pair.1, who.leg).join("metrics.jsonl");
+        record.summary = ended.summary;
+        record.summary.extend(metrics::summary(&fs::read(metrics).unwrap_or_default()));
+        self.end(slot_log, slot, who, record)?;
+        if outcome == Outcome::FailedFast {
+            self.trip_if_spent()?;
+        }
+        say(&format!("slot {}: {outcome:?}", pair.0));
+        Ok(Done::Exit(exit.or(signal.map(|s| 128 + s)).unwrap_or(1) as u8))
+    }
+
+    fn record(
+        &self,
+        run: &str,
+        outcome: Outcome,
+        exit: Option<i32>,
+        signal: Option<i32>,
+        seconds: Option<f64>,
+    ) -> Record {
+        Record {
+            counts: outcome != Outcome::FailedFast,
+            outcome,
+            run: run.to_owned(),
+            exit,
+            signal,
+            seconds,
+            host: log::host(),
+            summary: Default::default(),
+            seen_by: None,
+        }
+    }
+
+    fn end(
+        &self,
+        slot_log: &Log,
+        slot: &mut View<Slot>,
+        who: &Claimant,
+        record: Record,
+    ) -> Result<(), TaskError> {
+        slot_log
+            .append(slot, PATIENCE, |slot: &Slot| Some(slot.end_entry(&who.claim, record.clone())))?;
+        Ok(())
+    }
+
+    /// The signal that tells this job to end, if one came. CONT does not.
+    fn signal(&mut self) -> Option<i32> {
+        let cont = rustix::process::Signal::CONT.as_raw();
+        self.signals.received().iter().copied().find(|signal| *signal != cont)
+    }
+
+    fn beat(&self, count: u64) {
+        let path = state::beat_path(&self.sweep.dir, self.me.array, self.me.task, self.me.leg);
+        write_beat(&path, count);
+    }
+
+    /// What gives the array its full width once the sweep is warm.
+    fn raise(&self, array: u32) -> impl FnOnce() + use<> {
+        let width = self.sweep.log.state.array(array).map(|array| (array.throttle, array.throttle_warm));
+        let on_slurm = matches!(self.sweep.file.runs_on, RunsOn::Slurm(_));
+        let job = format!("jobid={}", self.me.job);
+        move || {
+            if let Some((start, warm)) = width
+                && start != warm
+                && on_slurm
+            {
+                scontrol(&["update", &job, &format!("arraytaskthrottle={warm}")]);
+            }
+        }
+    }
+
+    fn scontrol(&self, args: &[&str]) {
+        if matches!(self.sweep.file.runs_on, RunsOn::Slurm(_)) {
+            scontrol(args);
+        }
+    }
+}
+
+/// Asks slurmctld for a favour; the watcher does it if this fails.
+fn scontrol(args: &[&str]) {
+    let quiet = std::process::Stdio::null;
+    let call = std::process::Command::new("scontrol")
+        .args(args)
+        .stdin(quiet())
+        .stdout(quiet())
+        .stderr(quiet())
+        .spawn();
+    if let Ok(mut child) = call {
+        let _ = child.wait();
+    }
+}
+
+fn read_slot(dir: &Path, slot: u32) -> Option<Slot> {
+    Log::of_slot(dir, slot).read().ok().map(|view: View<Slot>| view.state)
+}
+
+fn breaker_entry(spent: u32) -> sweep::Entry {
+    sweep::Entry::Pause { why: format!("the first {spent} tasks failed within a minute"), breaker: true }
+}
+
+fn make_warm(dir: &Path, log: &mut View<Sweep>, slot: u32) -> Result<(), LogError> {
+    Log::of_sweep(dir).append(log, PATIENCE, |sweep: &Sweep| {
+        (!sweep.warm).then_some(sweep::Entry::Warm { slot })
+    })?;
+    Ok(())
+}
+
+async fn warm_after_a_minute(dir: &Path, slot: u32, warm: bool, raise: impl FnOnce()) {
+    tokio::time::sleep(LIVES).await;
+    if warm {
+        return;
+    }
+    let mut log = View::default();
+    if make_warm(dir, &mut log, slot).is_ok() {
+        raise();
+    }
+}
+
+/// Beats, and resolves when the slot's log has moved on without this leg.
+async fn watch_over(beat: PathBuf, slot_log: Log, mut slot: View<Slot>, claim: String, seed: u32) {
+    let spread = Duration::from_millis(u64::from(seed % 100) * 120);
+    let mut count = 1;
+    loop {
+        tokio::time::sleep(BEAT - spread).await;
+        write_beat(&beat, count);
+        count += 1;
+        if slot_log.read_on(&mut slot).is_ok() && !slot.state.held_by(&claim) {
+            say("this slot was given to another task: ending the program");
+            return;
+        }
+    }
+}
+
+fn write_beat(path: &Path, count: u64) {
+    let content = format!("{count} {}:{}\n", log::host(), std::process::id());
+    if fs::write(path, &content).is_err()
+        && let Some(folder) = path.parent()
+    {
+        let _ = fs::create_dir_all(folder);
+        let _ = fs::write(path, content);
+    }
+}

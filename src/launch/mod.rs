@@ -1,0 +1,151 @@
+//! What is given to sbatch: the script and the options.
+
+use handlebars::Handlebars;
+use serde::Serialize;
+
+/// The script's template, compiled in.
+const TEMPLATE: &str = include_str!("../../templates/array.sbatch.hbs");
+
+/// What the template may name.
+#[derive(Clone, Debug, Serialize)]
+pub struct ScriptContext {
+    /// The job's name, token included.
+    pub job_name: String,
+    /// Where each task's output goes, in sbatch's own notation, relative to the folder of the job.
+    pub output: String,
+    /// Whether SLURM may start a task again under the same id.
+    pub requeue: bool,
+    /// The user's own sbatch options.
+    pub options: Vec<String>,
+    /// This program's version.
+    pub version: String,
+    /// The sweep's name.
+    pub sweep: String,
+    /// Number of the array.
+    pub array: u32,
+    /// The sweep's folder, absolute.
+    pub sweep_dir: String,
+    /// The folder that holds a binary for each type of machine.
+    pub bin_dir: String,
+    /// Runs of each task, at most.
+    pub count: u32,
+}
+
+/// Why a script cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum RenderError {
+    /// The template is at fault.
+    #[error("cannot render the script: {0}")]
+    Template(#[from] Box<handlebars::RenderError>),
+    /// A value cannot be written into a script.
+    #[error("{what} holds a line break, which no #SBATCH line can carry: `{value}`")]
+    LineBreak {
+        /// Whose value.
+        what: &'static str,
+        /// The value.
+        value: String,
+    },
+}
+
+/// Renders the script; every value is quoted for where it stands.
+pub fn render(context: &ScriptContext) -> Result<String, RenderError> {
+    let lines = context.options.iter().map(|option| ("an sbatch option", option));
+    for (what, value) in lines.chain([("the job's name", &context.job_name), ("the log's path", &context.output)]) {
+        if value.contains(['\n', '\r']) {
+            return Err(RenderError::LineBreak { what, value: value.clone() });
+        }
+    }
+    let mut handlebars = Handlebars::new();
+    handlebars.set_strict_mode(true);
+    handlebars.register_escape_fn(handlebars::no_escape);
+    handlebars.register_helper("sh", Box::new(helpers::quote_helper));
+    handlebars.register_helper("directive", Box::new(helpers::directive_helper));
+    Ok(handlebars.render_template(TEMPLATE, context).map_err(Box::new)?)
+}
+
+mod helpers {
+    handlebars::handlebars_helper!(quote_helper: |value: str| super::quote(value));
+    handlebars::handlebars_helper!(directive_helper: |value: str| super::directive(value));
+}
+
+/// A word as a POSIX shell reads it back unchanged.
+pub fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// An option as sbatch reads it back from an #SBATCH line: it takes quotes and backslashes as a shell does.
+fn directive(option: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,@%+*[]".contains(c);
+    if option.chars().all(plain) {
+        return option.to_owned();
+    }
+    let escaped: String =
+        option.chars().flat_map(|c| ['\\'].into_iter().filter(move |_| "\"\\".contains(c)).chain([c])).collect();
+    format!("\"{escaped}\"")
+}
+
+/// A text as part of a job's or sweep's name: letters, digits, `_` and `-`, at most 40 of them.
+pub fn slug(text: &str) -> String {
+    let mut slug = String::new();
+    for c in text.chars() {
+        match c {
+            c if c.is_ascii_alphanumeric() || c == '_' => slug.push(c),
+            _ if slug.ends_with('-') || slug.is_empty() => {}
+            _ => slug.push('-'),
+        }
+    }
+    slug.truncate(40);
+    let slug = slug.trim_end_matches('-');
+    if slug.is_empty() { "sweep".to_owned() } else { slug.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn context() -> ScriptContext {
+        ScriptContext {
+            job_name: "lr-abc".into(),
+            output: ".sweepctl/sweeps/lr/arrays/0/logs/%a.log".into(),
+            requeue: true,
+            options: vec!["--time=10".into(), "--comment=two words".into()],
+            version: "0.1.0".into(),
+            sweep: "lr".into(),
+            array: 0,
+            sweep_dir: "/home/ann/it's here/$(touch x)".into(),
+            bin_dir: "/home/ann/bin".into(),
+            count: 1,
+        }
+    }
+
+    #[test]
+    fn the_script_as_a_user_sees_it() {
+        insta::assert_snapshot!(render(&context()).unwrap());
+    }
+
+    #[test]
+    fn a_line_break_in_an_option_is_refused() {
+        let mut context = context();
+        context.options.push("--comment=a\n#SBATCH --array=0-999".into());
+        assert!(render(&context).is_err());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_shell_reads_a_quoted_word_back(word in "[^\0]{0,30}") {
+            let script = format!("printf %s {}", quote(&word));
+            let output = std::process::Command::new("sh").arg("-c").arg(script).output().unwrap();
+            proptest::prop_assert_eq!(String::from_utf8_lossy(&output.stdout), word);
+        }
+    }
+
+    #[test]
+    fn names_become_slugs() {
+        assert_eq!(slug("Learning rate, 2nd try!"), "Learning-rate-2nd-try");
+        assert_eq!(slug("…"), "sweep");
+    }
+}

@@ -1,0 +1,279 @@
+//! What people and programs see of a sweep: from the logs to text and JSON. Pure.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::job::metrics::better;
+use crate::log::slot::{Outcome, Phase, Slot};
+use crate::log::sweep::Sweep;
+use crate::search::Config;
+use crate::sweep::{Goal, SweepSpec};
+
+/// How far a sweep is. Its JSON form is `status --json`'s.
+#[derive(Clone, Debug, Serialize)]
+pub struct SweepView {
+    /// The sweep's name.
+    pub name: String,
+    /// `running`, `paused`, `ending`, `finished` or `cancelled`.
+    pub state: &'static str,
+    /// Why it is paused or was cancelled.
+    pub why: Option<String>,
+    /// Which controller hands out its runs.
+    pub controller: &'static str,
+    /// Its folder.
+    pub path: String,
+    /// Runs in all.
+    pub budget: u32,
+    /// Runs that finished.
+    pub finished: u32,
+    /// Slots that a task holds.
+    pub running: u32,
+    /// Slots that wait for a task.
+    pub pending: u32,
+    /// Runs that count and did not finish.
+    pub failed: u32,
+    /// Slots that have had all their attempts.
+    pub given_up: u32,
+    /// The best run by the sweep's metric.
+    pub best: Option<Best>,
+    /// One for each slot that has been started.
+    pub runs: Vec<RunView>,
+}
+
+/// The best run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Best {
+    /// Its id.
+    pub run: String,
+    /// Its slot.
+    pub slot: u32,
+    /// The metric's name.
+    pub metric: String,
+    /// The metric's last value.
+    pub value: f64,
+    /// Its hyperparameters.
+    pub config: Config,
+}
+
+/// One slot's run.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunView {
+    /// Its slot.
+    pub slot: u32,
+    /// Its id.
+    pub run: Option<String>,
+    /// `running`, `finished`, `failed`, `timeout`, …, or `waiting` for another attempt.
+    pub state: String,
+    /// The current attempt, from 0.
+    pub attempt: u32,
+    /// SLURM's array job id and task of the last attempt.
+    pub job: Option<String>,
+    /// The program's exit code.
+    pub exit: Option<i32>,
+    /// How long it ran, in seconds.
+    pub seconds: Option<f64>,
+    /// The machine.
+    pub host: Option<String>,
+    /// Its hyperparameters.
+    pub config: Config,
+    /// The last value of each metric.
+    pub summary: indexmap::IndexMap<String, Value>,
+    /// Why the last attempt came to nothing.
+    pub last_loss: Option<String>,
+    /// Results beyond the one that counts.
+    pub surplus: usize,
+}
+
+/// What a view is made from.
+pub struct Facts<'a> {
+    /// The sweep's name.
+    pub name: &'a str,
+    /// Its folder.
+    pub path: String,
+    /// The sweep.
+    pub spec: &'a SweepSpec,
+    /// A slot's hyperparameters.
+    pub config: &'a dyn Fn(u32) -> Config,
+    /// The sweep log.
+    pub sweep: &'a Sweep,
+    /// Runs in all.
+    pub budget: u32,
+    /// Tries before a slot is given up.
+    pub max_attempts: u32,
+}
+
+impl SweepView {
+    /// Adds up the slots.
+    pub fn new<'s>(facts: &Facts, slots: impl Iterator<Item = &'s Slot>) -> Self {
+        let sweep = facts.sweep;
+        let (state, why) = match (&sweep.cancelled, &sweep.paused, sweep.closed) {
+            (Some((why, _)), _, true) => ("cancelled", Some(why.clone())),
+            (Some((why, _)), _, false) => ("ending", Some(why.clone())),
+            (_, _, true) => ("finished", None),
+            (_, Some((why, _)), _) => ("paused", Some(why.clone())),
+            _ => ("running", None),
+        };
+        let mut view = Self {
+            name: facts.name.to_owned(),
+            state,
+            why,
+            controller: "embedded",
+            path: facts.path.clone(),
+            budget: facts.budget,
+            finished: 0,
+            running: 0,
+            pending: 0,
+            failed: 0,
+            given_up: 0,
+            best: None,
+            runs: Vec::new(),
+        };
+        for (number, slot) in slots.enumerate() {
+            view.count(facts, number as u32, slot);
+        }
+        view
+    }
+
+    fn count(&mut self, facts: &Facts, number: u32, slot: &Slot) {
+        let mut record = None;
+        let state = match &slot.phase {
+            Phase::Open if slot.given_up(facts.max_attempts) => {
+                self.given_up += 1;
+                "given-up".to_owned()
+            }
+            Phase::Open => {
+                self.pending += 1;
+                "waiting".to_owned()
+            }
+            Phase::Held(_) => {
+                self.running += 1;
+                "running".to_owned()
+            }
+            Phase::Closed(_) => "closed".to_owned(),
+            Phase::Ended(ended) => {
+                record = Some(ended);
+                match ended.outcome {
+                    Outcome::Finished => self.finished += 1,
+                    _ => self.failed += 1,
+                }
+                outcome_word(ended.outcome)
+            }
+        };
+        let Some(last) = &slot.last else { return };
+        let config = (facts.config)(number);
+        if let (Some(record), Some(metric)) = (record, &facts.spec.metric)
+            && record.outcome == Outcome::Finished
+            && let Some(value) = record.summary.get(&metric.name).and_then(Value::as_f64)
+        {
+            let minimize = metric.goal == Goal::Minimize;
+            let is_better = self.best.as_ref().is_none_or(|best| {
+                better(minimize, Some(value), Some(best.value)) == std::cmp::Ordering::Less
+            });
+            if is_better {
+                self.best = Some(Best {
+                    run: record.run.clone(),
+                    slot: number,
+                    metric: metric.name.clone(),
+                    value,
+                    config: config.clone(),
+                });
+            }
+        }
+        self.runs.push(RunView {
+            slot: number,
+            run: slot.run.clone(),
+            state,
+            attempt: slot.attempt,
+            job: Some(format!("{}_{}", last.job, last.task)),
+            exit: record.and_then(|record| record.exit),
+            seconds: record.and_then(|record| record.seconds),
+            host: record.map(|record| record.host.clone()).filter(|host| !host.is_empty()),
+            config,
+            summary: record.map(|record| record.summary.clone()).unwrap_or_default(),
+            last_loss: slot.last_loss.clone(),
+            surplus: slot.surplus.len(),
+        });
+    }
+
+    /// Whether every run of the budget finished.
+    pub fn all_finished(&self) -> bool {
+        self.finished == self.budget
+    }
+
+    /// One line: how far it is.
+    pub fn line(&self) -> String {
+        let mut line =
+            format!("{}: {} of {} runs finished", self.name, self.finished, self.budget);
+        let counts = [
+            (self.running, "running"),
+            (self.pending, "pending"),
+            (self.failed, "failed"),
+            (self.given_up, "given up"),
+        ];
+        for (count, word) in counts.into_iter().filter(|(count, _)| *count > 0) {
+            let _ = write!(line, ", {count} {word}");
+        }
+        if let Some(best) = &self.best {
+            let _ = write!(line, "; best {} {}", best.metric, short(best.value));
+        }
+        line
+    }
+
+    /// The whole view as text.
+    pub fn text(&self) -> String {
+        let mut text = self.line();
+        let _ = write!(text, "\n  state  {}", self.state);
+        if let Some(why) = &self.why {
+            let _ = write!(text, ": {why}");
+        }
+        let _ = write!(text, "\n  folder {}", self.path);
+        if let Some(best) = &self.best {
+            let _ = write!(text, "\n{}", best.text());
+        }
+        for run in &self.runs {
+            let bad = !matches!(run.state.as_str(), "finished" | "running" | "waiting");
+            if bad || run.surplus > 0 {
+                let exit = run.exit.map(|exit| format!(", exit code {exit}")).unwrap_or_default();
+                let job = run.job.as_deref().unwrap_or("-");
+                let _ = write!(text, "\n  slot {} {}{exit} (job {job})", run.slot, run.state);
+            }
+        }
+        text
+    }
+}
+
+impl Best {
+    /// The run, its metric and its hyperparameters.
+    pub fn text(&self) -> String {
+        let config: Vec<String> = self
+            .config
+            .iter()
+            .map(|(name, value)| format!("{name}={}", crate::sweep::python_text(value)))
+            .collect();
+        format!(
+            "  best   run {} (slot {}): {} {}\n         {}",
+            self.run,
+            self.slot,
+            self.metric,
+            short(self.value),
+            config.join(" ")
+        )
+    }
+}
+
+fn outcome_word(outcome: Outcome) -> String {
+    serde_json::to_value(outcome)
+        .ok()
+        .and_then(|value| value.as_str().map(str::to_owned))
+        .unwrap_or_default()
+}
+
+fn short(value: f64) -> String {
+    let text = format!("{value:.6}");
+    match text.trim_end_matches('0').trim_end_matches('.') {
+        "0" | "-0" if value != 0.0 => format!("{value:e}"),
+        text => text.to_owned(),
+    }
+}
