@@ -242,7 +242,8 @@ fn task_failure(error: task::TaskError) -> Failure {
 }
 
 fn end(sweep: &Sweep, kill: bool) -> Option<Entry> {
-    let done = sweep.closed || sweep.cancelled.as_ref().is_some_and(|(_, killing)| *killing || !kill);
+    let done =
+        sweep.closed || sweep.cancelled.as_ref().is_some_and(|(_, killing)| *killing || !kill);
     let why = if kill { "cancelled by hand" } else { "stopped by hand" };
     (!done).then(|| Entry::Cancel { why: why.to_owned(), kill })
 }
@@ -300,7 +301,9 @@ fn status(args: &StatusArgs) -> Result<u8, Failure> {
 /// What people see of a sweep.
 fn view(sweep: &OpenSweep) -> SweepView {
     let file = &sweep.file;
-    let config = |slot: u32| search::configuration(&file.spec, file.seed, u64::from(slot)).unwrap_or_default();
+    let config = |slot: u32| {
+        search::configuration(&file.spec, file.seed, u64::from(slot)).unwrap_or_default()
+    };
     let facts = Facts {
         name: &file.name,
         path: sweep.dir.display().to_string(),
@@ -332,7 +335,8 @@ impl Place {
 fn logical_cwd() -> PathBuf {
     let real = std::env::current_dir().unwrap_or_default();
     let named = std::env::var_os("PWD").map(PathBuf::from);
-    let same = |path: &PathBuf| path.is_absolute() && path.canonicalize().ok() == real.canonicalize().ok();
+    let same =
+        |path: &PathBuf| path.is_absolute() && path.canonicalize().ok() == real.canonicalize().ok();
     named.filter(same).unwrap_or(real)
 }
 

@@ -8,12 +8,12 @@ use super::{Failure, Place, code, logical_cwd, view, watch};
 use crate::drive::state::{self, OpenSweep, RunsOn, STATE_DIR, SweepFile};
 use crate::drive::{Driver, environment, script_context};
 use crate::launch;
-use crate::log::sweep::{Array, Pair};
 use crate::log;
+use crate::log::sweep::{Array, Pair};
 use crate::plan::{Policy, Spans};
 use crate::scheduler::slurm::Slurm;
-use crate::scheduler::{RefusalKind, Submitted};
-use crate::sweep::{self as sweep_file, Problem, SweepSpec};
+use crate::scheduler::{SubmitRefusal, Submitted};
+use crate::sweep::{self as sweep_file, Severity, SweepSpec};
 
 #[derive(clap::Args, Debug)]
 pub(super) struct SubmitArgs {
@@ -161,11 +161,17 @@ impl Request {
         for option in more {
             let name = option.split('=').next().unwrap_or_default();
             if !name.starts_with('-') {
-                let text = format!("sbatch option `{option}` after `--` must be in one piece: `--name=value`");
+                let text = format!(
+                    "sbatch option `{option}` after `--` must be in one piece: `--name=value`"
+                );
                 return Err(Failure::new(code::COMMAND_LINE, text));
             }
-            let short = |refused: &str| refused.len() == 2 && name.starts_with(refused) && !name.starts_with("--");
-            if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| *refused == name || short(refused)) {
+            let short = |refused: &str| {
+                refused.len() == 2 && name.starts_with(refused) && !name.starts_with("--")
+            };
+            if let Some((_, why)) =
+                REFUSED.iter().find(|(refused, _)| *refused == name || short(refused))
+            {
                 let text = format!("sbatch's `{name}` cannot be used with a sweep: {why}");
                 return Err(Failure::new(code::COMMAND_LINE, text));
             }
@@ -218,7 +224,11 @@ pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
         created: log::now(),
     };
     file.policy.sweep_nonce.clone_from(&file.nonce);
-    eprintln!("{}: {budget} runs ({reason}); the sweep lives in {}", file.name, state_dir.display());
+    eprintln!(
+        "{}: {budget} runs ({reason}); the sweep lives in {}",
+        file.name,
+        state_dir.display()
+    );
     if args.dry_run {
         print!("{}", dry_run(&state_dir, file)?);
         return Ok(0);
@@ -245,8 +255,9 @@ pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
         file.policy.max_array_size = check_with_slurm(&state_dir, &file).await?;
     }
     let sweep = OpenSweep::create(&state_dir, file)?;
-    environment::save(&sweep.dir)
-        .map_err(|error| Failure::new(code::UNEXPECTED, format!("cannot save the environment: {error}")))?;
+    environment::save(&sweep.dir).map_err(|error| {
+        Failure::new(code::UNEXPECTED, format!("cannot save the environment: {error}"))
+    })?;
     if args.quiet {
         println!("{}", sweep.file.name);
     }
@@ -272,12 +283,19 @@ fn read(path: &Path) -> Result<(SweepSpec, Vec<u8>), Failure> {
             Ok((reading.spec, text))
         }
         Err(problems) => {
-            let (last, others) = problems.split_last().map_or((None, &[][..]), |(l, o)| (Some(l), o));
-            for problem in others {
-                eprintln!("error: {problem}");
+            let mut errors = Vec::new();
+            for problem in problems {
+                match problem.severity {
+                    Severity::Error => errors.push(problem.to_string()),
+                    Severity::Warning => eprintln!("warning: {problem}"),
+                }
             }
-            let text = last.map(Problem::to_string).unwrap_or_else(|| "the sweep file is not usable".into());
-            Err(Failure::new(code::SWEEP_FILE, text))
+            // The last one is printed with the exit code.
+            let last = errors.pop().unwrap_or_else(|| "the sweep file cannot be used".to_owned());
+            for error in errors {
+                eprintln!("error: {error}");
+            }
+            Err(Failure::new(code::SWEEP_FILE, last))
         }
     }
 }
@@ -289,7 +307,8 @@ fn budget(args: &SubmitArgs, spec: &SweepSpec) -> Result<(u32, String), Failure>
         (spec.run_cap, "run_cap"),
         (spec.grid_size(), "the whole grid"),
     ];
-    let smallest = limits.iter().filter_map(|(limit, word)| limit.map(|limit| (limit, *word))).min();
+    let smallest =
+        limits.iter().filter_map(|(limit, word)| limit.map(|limit| (limit, *word))).min();
     let (budget, reason) = match (smallest, args.jobs) {
         (Some((limit, word)), _) => (limit, word.to_owned()),
         (None, Some(jobs)) => {
@@ -312,9 +331,17 @@ fn budget(args: &SubmitArgs, spec: &SweepSpec) -> Result<(u32, String), Failure>
 fn asked(args: &SubmitArgs, text: &[u8], options: &[String], folder: &Path) -> String {
     let parts = format!(
         "{:?} {:?} {:?} {} {:?} {:?} {:?} {options:?} {:?}",
-        args.jobs, args.parallel, args.budget, args.runs_per_job, args.name, args.seed, args.local, folder
+        args.jobs,
+        args.parallel,
+        args.budget,
+        args.runs_per_job,
+        args.name,
+        args.seed,
+        args.local,
+        folder
     );
-    let hash = log::stable_hash(&[&String::from_utf8_lossy(text), &args.file.to_string_lossy(), &parts]);
+    let hash =
+        log::stable_hash(&[&String::from_utf8_lossy(text), &args.file.to_string_lossy(), &parts]);
     log::base36(u128::from(hash), 13)
 }
 
@@ -353,7 +380,11 @@ fn prepare(state_dir: &Path) -> Result<(), Failure> {
             .help("go to a folder on the shared file system that you may write to, or name one with --state-dir")
     };
     if !state_dir.is_dir() {
-        fs::DirBuilder::new().mode(0o700).recursive(true).create(state_dir).map_err(|e| failed(state_dir, e))?;
+        fs::DirBuilder::new()
+            .mode(0o700)
+            .recursive(true)
+            .create(state_dir)
+            .map_err(|e| failed(state_dir, e))?;
     }
     log::probe(state_dir).map_err(|e| failed(state_dir, e))?;
     let ignore = state_dir.join(".gitignore");
@@ -366,7 +397,9 @@ fn prepare(state_dir: &Path) -> Result<(), Failure> {
     if !same_file(&own, &target) {
         fs::create_dir_all(&bin).map_err(|e| failed(&bin, e))?;
         let tmp = bin.join(format!(".tmp.{}", log::nonce()));
-        fs::copy(&own, &tmp).and_then(|_| fs::rename(&tmp, &target)).map_err(|e| failed(&target, e))?;
+        fs::copy(&own, &tmp)
+            .and_then(|_| fs::rename(&tmp, &target))
+            .map_err(|e| failed(&target, e))?;
     }
     Ok(())
 }
@@ -382,7 +415,8 @@ fn same_file(own: &Path, copy: &Path) -> bool {
 async fn check_with_slurm(state_dir: &Path, file: &SweepFile) -> Result<u32, Failure> {
     let RunsOn::Slurm(cluster) = &file.runs_on else { return Ok(u32::MAX) };
     let slurm = Slurm::new(cluster.clone()).await.map_err(|error| {
-        Failure::new(code::SLURM, error).help("without SLURM, `--local` runs the sweep on this machine")
+        Failure::new(code::SLURM, error)
+            .help("without SLURM, `--local` runs the sweep on this machine")
     })?;
     let limits = slurm.limits().await.map_err(|error| Failure::new(code::SLURM, error))?;
     let array = Array {
@@ -394,8 +428,9 @@ async fn check_with_slurm(state_dir: &Path, file: &SweepFile) -> Result<u32, Fai
     let dir = state_dir.join("sweeps").join(&file.name);
     let script = state_dir.join(format!(".tmp.{}.sbatch", log::nonce()));
     let text = script_text(&dir, file, &array)?;
-    state::write_whole(&script, text.as_bytes())
-        .map_err(|error| Failure::new(code::UNEXPECTED, format!("{}: {error}", script.display())))?;
+    state::write_whole(&script, text.as_bytes()).map_err(|error| {
+        Failure::new(code::UNEXPECTED, format!("{}: {error}", script.display()))
+    })?;
     let env: Vec<(OsString, OsString)> = std::env::vars_os()
         .filter(|(name, _)| environment::is_kept(&name.to_string_lossy()))
         .collect();
@@ -407,17 +442,19 @@ async fn check_with_slurm(state_dir: &Path, file: &SweepFile) -> Result<u32, Fai
                 eprintln!("{estimate}");
             }
         }
-        Err(Submitted::Refused { kind: RefusalKind::Limit, text }) => {
+        Err(Submitted::Refused { kind: SubmitRefusal::Limit, text }) => {
             eprintln!("SLURM takes no job of yours now ({text}); this will be tried again");
         }
         Err(Submitted::Refused { kind, text }) => {
             let failure = Failure::new(code::SLURM, format!("SLURM refuses such a job: {text}"));
             return Err(match kind {
-                RefusalKind::Account => {
+                SubmitRefusal::Account => {
                     failure.help("list your accounts with `sacctmgr show assoc user=$USER`")
                 }
-                RefusalKind::Partition => failure.help("list the partitions with `sinfo -s`"),
-                RefusalKind::Node => failure.help("no node has that many; see `sinfo -o '%P %c %m %G'`"),
+                SubmitRefusal::Partition => failure.help("list the partitions with `sinfo -s`"),
+                SubmitRefusal::Node => {
+                    failure.help("no node has that many; see `sinfo -o '%P %c %m %G'`")
+                }
                 _ => failure,
             });
         }
@@ -444,7 +481,9 @@ async fn detach(sweep: OpenSweep) -> Result<u8, Failure> {
     let left = driver.left_to_queue()?;
     let name = driver.sweep.file.name.clone();
     if left > 0 {
-        eprintln!("{left} runs are not queued yet; `sweepctl watch {name}` or `sweepctl tick {name}` goes on");
+        eprintln!(
+            "{left} runs are not queued yet; `sweepctl watch {name}` or `sweepctl tick {name}` goes on"
+        );
     }
     eprintln!("`sweepctl status {name}` shows how far it is");
     Ok(0)

@@ -6,15 +6,16 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Failure, code, view};
-use crate::drive::state::{self, OpenSweep, RunsOn};
 use crate::drive::Driver;
+use crate::drive::state::{self, OpenSweep, RunsOn};
 use crate::log::slot::Slot;
 use crate::view::SweepView;
 
 /// Watches until the sweep has ended, is paused, or the user leaves.
 pub(super) async fn run(sweep: OpenSweep) -> Result<u8, Failure> {
     let mut driver = Driver::new(sweep).await?;
-    let unexpected = |error| Failure::new(code::UNEXPECTED, format!("cannot catch signals: {error}"));
+    let unexpected =
+        |error| Failure::new(code::UNEXPECTED, format!("cannot catch signals: {error}"));
     let mut interrupt = signal(SignalKind::interrupt()).map_err(unexpected)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(unexpected)?;
     let mut hangup = signal(SignalKind::hangup()).map_err(unexpected)?;
@@ -102,7 +103,11 @@ fn failed_log(sweep: &OpenSweep) -> Option<String> {
     let text = std::fs::read_to_string(&path).ok()?;
     let lines: Vec<&str> = text.lines().collect();
     let tail = &lines[lines.len().saturating_sub(15)..];
-    Some(format!("{}:\n{}", path.display(), tail.iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")))
+    Some(format!(
+        "{}:\n{}",
+        path.display(),
+        tail.iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+    ))
 }
 
 /// The progress view: a bar on a terminal, plain lines elsewhere.

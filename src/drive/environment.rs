@@ -41,7 +41,10 @@ pub fn of_sweep(sweep_dir: &Path) -> io::Result<Vec<(OsString, OsString)>> {
     Ok(entries
         .filter_map(|entry| {
             let at = entry.iter().position(|byte| *byte == b'=')?;
-            Some((OsString::from_vec(entry[..at].to_vec()), OsString::from_vec(entry[at + 1..].to_vec())))
+            Some((
+                OsString::from_vec(entry[..at].to_vec()),
+                OsString::from_vec(entry[at + 1..].to_vec()),
+            ))
         })
         .collect())
 }
@@ -52,7 +55,8 @@ mod tests {
 
     #[test]
     fn neither_secrets_nor_another_jobs_variables_are_kept() {
-        for name in ["WANDB_API_KEY", "MY_token", "DB_PASSWORD", "SLURM_JOB_ID", "SBATCH_PARTITION"] {
+        for name in ["WANDB_API_KEY", "MY_token", "DB_PASSWORD", "SLURM_JOB_ID", "SBATCH_PARTITION"]
+        {
             assert!(!is_kept(name), "{name}");
         }
         for name in ["PATH", "SLURM_CONF", "VIRTUAL_ENV", "CONDA_PREFIX"] {

@@ -34,12 +34,17 @@ impl Journal {
 
     /// What the newest watcher on this machine had seen; another machine's clock says nothing here.
     pub(super) fn last_sightings(&self) -> Sightings {
-        let mut files: Vec<PathBuf> =
-            fs::read_dir(&self.dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        let mut files: Vec<PathBuf> = fs::read_dir(&self.dir)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+            .collect();
         files.sort();
         let last = files.iter().rev().find_map(|path| {
             let text = fs::read_to_string(path).ok()?;
-            let line = text.lines().rev().find_map(|line| serde_json::from_str::<Line>(line).ok())?;
+            let line =
+                text.lines().rev().find_map(|line| serde_json::from_str::<Line>(line).ok())?;
             (line.host == log::host() && line.at <= log::now()).then_some(line.sightings)
         });
         last.unwrap_or_default()
@@ -51,7 +56,12 @@ impl Journal {
             return;
         }
         self.last = sightings.clone();
-        let line = Line { at: log::now(), host: log::host(), said: said.to_vec(), sightings: sightings.clone() };
+        let line = Line {
+            at: log::now(),
+            host: log::host(),
+            said: said.to_vec(),
+            sightings: sightings.clone(),
+        };
         let Ok(mut text) = serde_json::to_string(&line) else { return };
         text.push('\n');
         let file = fs::OpenOptions::new().create(true).append(true).open(&self.path);

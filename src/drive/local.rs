@@ -43,7 +43,11 @@ enum Task {
 impl Local {
     /// A scheduler for the sweep in `sweep_dir`.
     pub(super) fn new(parallel: u32, sweep_dir: &Path) -> Self {
-        Self { parallel: parallel.max(1), sweep_dir: sweep_dir.to_owned(), jobs: RefCell::default() }
+        Self {
+            parallel: parallel.max(1),
+            sweep_dir: sweep_dir.to_owned(),
+            jobs: RefCell::default(),
+        }
     }
 
     /// Queues an array of `tasks` tasks.
@@ -82,7 +86,8 @@ impl Local {
                         Ok(None) => running += 1,
                         Ok(Some(status)) => {
                             ended = true;
-                            let state = if status.success() { State::Completed } else { State::Failed };
+                            let state =
+                                if status.success() { State::Completed } else { State::Failed };
                             *task = Task::Over(state);
                         }
                         Err(_) => running += 1,
@@ -208,7 +213,10 @@ impl Local {
 
     fn running(&self) -> usize {
         let jobs = self.jobs.borrow();
-        jobs.iter().flat_map(|job| &job.tasks).filter(|task| matches!(task, Task::Running(_))).count()
+        jobs.iter()
+            .flat_map(|job| &job.tasks)
+            .filter(|task| matches!(task, Task::Running(_)))
+            .count()
     }
 }
 

@@ -14,7 +14,7 @@ use crate::log::sweep::{self, Pair, Sweep};
 use crate::log::{self, Fence, Log, LogError};
 use crate::plan::{self, Action, Sightings, Snapshot};
 use crate::scheduler::slurm::{Slurm, SlurmError};
-use crate::scheduler::{RefusalKind, Row, Submitted};
+use crate::scheduler::{Row, SubmitRefusal, Submitted};
 use local::Local;
 use state::{OpenSweep, RunsOn, StateError, SweepFile};
 
@@ -37,7 +37,7 @@ pub enum DriveError {
     #[error("SLURM refuses the array: {text}")]
     Refused {
         /// What kind of no.
-        kind: RefusalKind,
+        kind: SubmitRefusal,
         /// sbatch's words.
         text: String,
     },
@@ -142,9 +142,18 @@ impl Driver {
             Cluster::Slurm(slurm) => {
                 let mut history = None;
                 if self.accounting && self.ask_history {
-                    let names: Vec<String> =
-                        self.sweep.log.state.arrays.iter().map(|(_, array)| array.name.clone()).collect();
-                    history = slurm.history(&names, self.sweep.file.created).await.ok();
+                    let names: Vec<String> = self
+                        .sweep
+                        .log
+                        .state
+                        .arrays
+                        .iter()
+                        .map(|(_, array)| array.name.clone())
+                        .collect();
+                    // A day more: clocks of two machines may differ, and only names of ours are asked for.
+                    let since = self.sweep.file.created.saturating_sub(86_400);
+                    let since = std::time::UNIX_EPOCH + Duration::from_secs(since);
+                    history = slurm.history_by_name(&names, since).await.ok();
                 }
                 let queue = match slurm.queue().await {
                     Ok(rows) => Some(rows),
@@ -325,12 +334,14 @@ impl Driver {
                 }
                 Ok(vec![format!("job {job}: array {number} with {tasks} tasks")])
             }
-            Submitted::Refused { kind: RefusalKind::Limit, text } => {
+            Submitted::Refused { kind: SubmitRefusal::Limit, text } => {
                 self.fence(number, Fence::Void(text.clone()))?;
                 let next = (tasks as u32 / 2).max(1);
                 self.not_before = if tasks == 1 { later(60) } else { 0 };
                 self.fits = Some(next);
-                Ok(vec![format!("SLURM takes no {tasks} tasks now, a limit is reached ({text}); trying {next}")])
+                Ok(vec![format!(
+                    "SLURM takes no {tasks} tasks now, a limit is reached ({text}); trying {next}"
+                )])
             }
             Submitted::Refused { kind, text } => {
                 self.fence(number, Fence::Void(text.clone()))?;
@@ -358,31 +369,35 @@ impl Driver {
         array: sweep::Array,
     ) -> Result<Option<(u32, sweep::Array)>, DriveError> {
         let file = &self.sweep.file;
-        let token = log::base36(
-            u128::from(log::stable_hash(&[&file.nonce, &log::nonce()])),
-            10,
-        );
+        let token = log::base36(u128::from(log::stable_hash(&[&file.nonce, &log::nonce()])), 10);
         let array = sweep::Array { name: format!("{}-{token}", file.policy.job_name), ..array };
-        let wanted: std::collections::BTreeSet<Pair> = array.tasks.iter().flatten().copied().collect();
+        let wanted: std::collections::BTreeSet<Pair> =
+            array.tasks.iter().flatten().copied().collect();
         let fences = self.sweep.fences().clone();
-        let done = Log::of_sweep(&self.sweep.dir).append(&mut self.sweep.log, PATIENCE, |sweep: &Sweep| {
-            let carried = sweep.arrays.iter().any(|(number, other)| {
-                !matches!(fences.get(number), Some(Fence::Void(_)))
-                    && other.tasks.iter().flatten().any(|pair| wanted.contains(pair))
-            });
-            (!carried && !sweep.stopped()).then(|| sweep::Entry::Array(array.clone()))
-        })?;
+        let done = Log::of_sweep(&self.sweep.dir).append(
+            &mut self.sweep.log,
+            PATIENCE,
+            |sweep: &Sweep| {
+                let carried = sweep.arrays.iter().any(|(number, other)| {
+                    !matches!(fences.get(number), Some(Fence::Void(_)))
+                        && other.tasks.iter().flatten().any(|pair| wanted.contains(pair))
+                });
+                (!carried && !sweep.stopped()).then(|| sweep::Entry::Array(array.clone()))
+            },
+        )?;
         Ok(done.then(|| (self.sweep.log.next - 1, array)))
     }
 
     fn write_script(&self, number: u32, array: &sweep::Array) -> Result<PathBuf, DriveError> {
         let dir = self.sweep.dir.join("arrays").join(number.to_string());
-        let io = |source| DriveError::Io { what: format!("cannot write {}", dir.display()), source };
+        let io =
+            |source| DriveError::Io { what: format!("cannot write {}", dir.display()), source };
         for sub in ["logs", "beats"] {
             std::fs::create_dir_all(dir.join(sub)).map_err(io)?;
         }
         let script = dir.join("script.sbatch");
-        let text = launch::render(&script_context(&self.sweep.dir, &self.sweep.file, number, array))?;
+        let text =
+            launch::render(&script_context(&self.sweep.dir, &self.sweep.file, number, array))?;
         state::write_whole(&script, text.as_bytes()).map_err(io)?;
         Ok(script)
     }
@@ -408,7 +423,9 @@ impl Driver {
         match (&self.cluster, quiet_ticks) {
             (Cluster::Local(_), _) => Duration::from_secs(1),
             (_, 0..=2) if !self.sweep.log.state.warm => Duration::from_secs(5),
-            (_, quiet) => Duration::from_secs(15).saturating_mul(1 + quiet / 4).min(Duration::from_secs(120)),
+            (_, quiet) => {
+                Duration::from_secs(15).saturating_mul(1 + quiet / 4).min(Duration::from_secs(120))
+            }
         }
     }
 
@@ -455,7 +472,11 @@ pub fn script_context(
         sweep: file.name.clone(),
         array: number,
         sweep_dir: dir.to_string_lossy().into_owned(),
-        bin_dir: state_dir.join("bin").join(env!("CARGO_PKG_VERSION")).to_string_lossy().into_owned(),
+        bin_dir: state_dir
+            .join("bin")
+            .join(env!("CARGO_PKG_VERSION"))
+            .to_string_lossy()
+            .into_owned(),
         count: file.policy.runs_per_job,
     }
 }
@@ -491,9 +512,11 @@ fn needs_history(ledger: &plan::Ledger, snapshot: &Snapshot) -> bool {
         .collect();
     let unresolved =
         ledger.sweep.arrays.iter().any(|(number, _)| !ledger.fences.contains_key(number));
-    let lost_holder = ledger.slots.iter().filter_map(Slot::holder).any(|holder| {
-        !alive.contains(&(holder.who.job.as_str(), holder.who.task))
-    });
+    let lost_holder = ledger
+        .slots
+        .iter()
+        .filter_map(Slot::holder)
+        .any(|holder| !alive.contains(&(holder.who.job.as_str(), holder.who.task)));
     let open: std::collections::BTreeSet<Pair> = ledger
         .slots
         .iter()
@@ -504,7 +527,8 @@ fn needs_history(ledger: &plan::Ledger, snapshot: &Snapshot) -> bool {
     let gone = ledger.sweep.arrays.iter().any(|(number, array)| {
         let Some(Fence::Job(job)) = ledger.fences.get(number) else { return false };
         array.tasks.iter().enumerate().any(|(task, pairs)| {
-            pairs.iter().any(|pair| open.contains(pair)) && !alive.contains(&(job.as_str(), task as u32))
+            pairs.iter().any(|pair| open.contains(pair))
+                && !alive.contains(&(job.as_str(), task as u32))
         })
     });
     unresolved || lost_holder || gone

@@ -247,9 +247,10 @@ impl OpenSweep {
             Err(source) => return Err(StateError::Io { path, source }),
         };
         for folder in folders {
-            let folder = folder.map_err(|source| StateError::Io { path: path.clone(), source })?.path();
-            let entries =
-                fs::read_dir(&folder).map_err(|source| StateError::Io { path: folder.clone(), source })?;
+            let folder =
+                folder.map_err(|source| StateError::Io { path: path.clone(), source })?.path();
+            let entries = fs::read_dir(&folder)
+                .map_err(|source| StateError::Io { path: folder.clone(), source })?;
             for entry in entries.flatten() {
                 let name = entry.file_name();
                 let Some((slot, number)) = name.to_str().and_then(slot_entry) else { continue };
@@ -294,7 +295,9 @@ impl OpenSweep {
         for slot in self.slots() {
             if let Phase::Held(holder) = &slot.phase {
                 let who = &holder.who;
-                if let Ok(beat) = fs::read_to_string(beat_path(&self.dir, who.array, who.task, who.leg)) {
+                if let Ok(beat) =
+                    fs::read_to_string(beat_path(&self.dir, who.array, who.task, who.leg))
+                {
                     beats.insert((who.array, who.task, who.leg), beat);
                 }
             }

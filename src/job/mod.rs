@@ -1,4 +1,5 @@
 //! What runs inside a job.
 
+pub mod metrics;
 pub mod program;
 pub mod task;

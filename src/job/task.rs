@@ -142,7 +142,8 @@ pub async fn by_hand(dir: &Path, count: u32) -> Result<u8, TaskError> {
 }
 
 fn install() -> Result<Signals, TaskError> {
-    Signals::install().map_err(|source| TaskError::Io { what: "cannot catch signals".into(), source })
+    Signals::install()
+        .map_err(|source| TaskError::Io { what: "cannot catch signals".into(), source })
 }
 
 fn say(text: &str) {
@@ -184,7 +185,12 @@ impl Task {
         Log::of_sweep(&self.sweep.dir).append(&mut self.sweep.log, PATIENCE, pick)?;
         if taken.is_some() {
             self.me.array = self.sweep.log.next - 1;
-            log::set_fence(&self.sweep.dir, self.me.array, Fence::Job(self.me.job.clone()), PATIENCE)?;
+            log::set_fence(
+                &self.sweep.dir,
+                self.me.array,
+                Fence::Job(self.me.job.clone()),
+                PATIENCE,
+            )?;
         }
         Ok(taken)
     }
@@ -288,23 +294,27 @@ impl Task {
         let mut told = false;
         loop {
             let mut go = false;
-            Log::of_sweep(&dir).append(&mut self.sweep.log, PATIENCE, |sweep: &Sweep| {
-                let mine = sweep.trials.iter().any(|trial| trial.claim == who.claim);
-                if sweep.stopped() {
-                    return None;
-                }
-                go = sweep.warm || warmup == 0 || mine;
-                if go {
-                    return None;
-                }
-                let (spent, live) = count_trials(sweep, |slot| read_slot(&dir, slot));
-                if spent + live < warmup {
-                    return Some(sweep::Entry::Trial { pair, claim: who.claim.clone() });
-                }
-                (live == 0).then(|| breaker_entry(spent))
-            })?;
+            let appended =
+                Log::of_sweep(&dir).append(&mut self.sweep.log, PATIENCE, |sweep: &Sweep| {
+                    let mine = sweep.trials.iter().any(|trial| trial.claim == who.claim);
+                    if sweep.stopped() {
+                        return None;
+                    }
+                    go = sweep.warm || warmup == 0 || mine;
+                    if go {
+                        return None;
+                    }
+                    let (spent, live) = count_trials(sweep, |slot| read_slot(&dir, slot));
+                    if spent + live < warmup {
+                        return Some(sweep::Entry::Trial { pair, claim: who.claim.clone() });
+                    }
+                    (live == 0).then(|| breaker_entry(spent))
+                })?;
             if go || self.sweep.log.state.stopped() || self.signal().is_some() {
                 return Ok(go && self.signal().is_none());
+            }
+            if appended {
+                continue;
             }
             if !told {
                 say("waiting until one of the first runs has lived for a minute");
@@ -426,7 +436,8 @@ impl Task {
         let beat = state::beat_path(&dir, who.array, who.task, who.leg);
         // Besides the program: beats, the minute that makes the sweep warm, and the slot's log moving on.
         let stop = watch_over(beat, slot_log.clone(), slot.clone(), who.claim.clone(), pair.0);
-        let warm = warm_after_a_minute(&dir, pair.0, self.sweep.log.state.warm, self.raise(who.array));
+        let warm =
+            warm_after_a_minute(&dir, pair.0, self.sweep.log.state.warm, self.raise(who.array));
         let ended = {
             let wait = running.wait(&mut self.signals, stop);
             tokio::pin!(wait);
@@ -500,8 +511,9 @@ impl Task {
         who: &Claimant,
         record: Record,
     ) -> Result<(), TaskError> {
-        slot_log
-            .append(slot, PATIENCE, |slot: &Slot| Some(slot.end_entry(&who.claim, record.clone())))?;
+        slot_log.append(slot, PATIENCE, |slot: &Slot| {
+            Some(slot.end_entry(&who.claim, record.clone()))
+        })?;
         Ok(())
     }
 
@@ -518,7 +530,8 @@ impl Task {
 
     /// What gives the array its full width once the sweep is warm.
     fn raise(&self, array: u32) -> impl FnOnce() + use<> {
-        let width = self.sweep.log.state.array(array).map(|array| (array.throttle, array.throttle_warm));
+        let width =
+            self.sweep.log.state.array(array).map(|array| (array.throttle, array.throttle_warm));
         let on_slurm = matches!(self.sweep.file.runs_on, RunsOn::Slurm(_));
         let job = format!("jobid={}", self.me.job);
         move || {
@@ -557,7 +570,10 @@ fn read_slot(dir: &Path, slot: u32) -> Option<Slot> {
 }
 
 fn breaker_entry(spent: u32) -> sweep::Entry {
-    sweep::Entry::Pause { why: format!("the first {spent} tasks failed within a minute"), breaker: true }
+    sweep::Entry::Pause {
+        why: format!("the first {spent} tasks failed within a minute"),
+        breaker: true,
+    }
 }
 
 fn make_warm(dir: &Path, log: &mut View<Sweep>, slot: u32) -> Result<(), LogError> {

@@ -50,7 +50,9 @@ pub enum RenderError {
 /// Renders the script; every value is quoted for where it stands.
 pub fn render(context: &ScriptContext) -> Result<String, RenderError> {
     let lines = context.options.iter().map(|option| ("an sbatch option", option));
-    for (what, value) in lines.chain([("the job's name", &context.job_name), ("the log's path", &context.output)]) {
+    for (what, value) in
+        lines.chain([("the job's name", &context.job_name), ("the log's path", &context.output)])
+    {
         if value.contains(['\n', '\r']) {
             return Err(RenderError::LineBreak { what, value: value.clone() });
         }
@@ -83,8 +85,10 @@ fn directive(option: &str) -> String {
     if option.chars().all(plain) {
         return option.to_owned();
     }
-    let escaped: String =
-        option.chars().flat_map(|c| ['\\'].into_iter().filter(move |_| "\"\\".contains(c)).chain([c])).collect();
+    let escaped: String = option
+        .chars()
+        .flat_map(|c| ['\\'].into_iter().filter(move |_| "\"\\".contains(c)).chain([c]))
+        .collect();
     format!("\"{escaped}\"")
 }
 

@@ -331,7 +331,8 @@ fn resolve_arrays(seen: &Seen, plan: &mut Plan) {
         }
         let complete = seen.snapshot.queue.is_some()
             && (seen.snapshot.history.is_some() || !seen.snapshot.accounting);
-        let from = *plan.sightings.void_from.entry(*number).or_insert(seen.now + seen.policy.spans.void);
+        let from =
+            *plan.sightings.void_from.entry(*number).or_insert(seen.now + seen.policy.spans.void);
         if seen.ledger.sweep.cancelled.is_some() {
             plan.actions.push(Action::Void(*number, "the sweep was cancelled".to_owned()));
         } else if complete && seen.now >= from {
@@ -536,7 +537,8 @@ fn wind_up(seen: &Seen, plan: &mut Plan) {
     for (number, slot) in seen.ledger.slots.iter().enumerate() {
         let pair = Pair(number as u32, slot.attempt);
         if slot.phase == Phase::Open && seen.carriers.contains_key(&pair) {
-            let already = |action: &Action| matches!(action, Action::Slot(slot, _) if *slot == pair.0);
+            let already =
+                |action: &Action| matches!(action, Action::Slot(slot, _) if *slot == pair.0);
             if !plan.actions.iter().any(already) {
                 let why = format!("cancelled: {why}");
                 plan.actions.push(Action::Slot(pair.0, slot::Entry::Close { why }));
@@ -636,7 +638,8 @@ impl Seen<'_> {
                 Some(Fence::Void(_)) => continue,
                 None => (array.tasks.len() as u32, None),
                 Some(Fence::Job(job)) => {
-                    let alive = self.alive.range((job.as_str(), 0)..=(job.as_str(), u32::MAX)).count();
+                    let alive =
+                        self.alive.range((job.as_str(), 0)..=(job.as_str(), u32::MAX)).count();
                     let rows = self.snapshot.queue.iter().flatten();
                     let shown = rows
                         .filter(|row| row.job.as_str() == job && row.name == array.name)
@@ -661,7 +664,8 @@ fn raise_throttles(seen: &Seen, plan: &mut Plan) {
         return;
     }
     let throttles = seen.throttles(true);
-    let mut spare = seen.policy.parallel.map(|limit| limit.saturating_sub(throttles.values().sum()));
+    let mut spare =
+        seen.policy.parallel.map(|limit| limit.saturating_sub(throttles.values().sum()));
     for action in &plan.actions {
         if let (Action::Open(array), Some(spare)) = (action, spare.as_mut()) {
             *spare = spare.saturating_sub(array.throttle_warm);
@@ -730,12 +734,15 @@ fn finished(seen: &Seen) -> bool {
     let ledger = seen.ledger;
     let cancelled = ledger.sweep.cancelled.is_some();
     let slots_done = ledger.slots.iter().enumerate().all(|(number, slot)| {
-        let uncarried =
-            || !seen.carriers.contains_key(&Pair(number as u32, slot.attempt)) && slot.phase == Phase::Open;
+        let uncarried = || {
+            !seen.carriers.contains_key(&Pair(number as u32, slot.attempt))
+                && slot.phase == Phase::Open
+        };
         slot.over(seen.policy.max_attempts) || (cancelled && uncarried())
     });
     let resolved = ledger.sweep.arrays.iter().all(|(number, _)| ledger.fences.contains_key(number));
-    let names: BTreeSet<&str> = ledger.sweep.arrays.iter().map(|(_, array)| array.name.as_str()).collect();
+    let names: BTreeSet<&str> =
+        ledger.sweep.arrays.iter().map(|(_, array)| array.name.as_str()).collect();
     let queue_empty = seen.snapshot.queue.as_ref().is_some_and(|rows| {
         rows.iter().all(|row| !row.state.is_alive() || !names.contains(row.name.as_str()))
     });

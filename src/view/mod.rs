@@ -204,8 +204,7 @@ impl SweepView {
 
     /// One line: how far it is.
     pub fn line(&self) -> String {
-        let mut line =
-            format!("{}: {} of {} runs finished", self.name, self.finished, self.budget);
+        let mut line = format!("{}: {} of {} runs finished", self.name, self.finished, self.budget);
         let counts = [
             (self.running, "running"),
             (self.pending, "pending"),

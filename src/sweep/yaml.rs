@@ -1,0 +1,518 @@
+//! YAML text to a tree of nodes that know their place in the file.
+//!
+//! The grammar is yaml-rust2's; what scalars mean is ours ([`super::scalar`]). The tree is bounded
+//! in size and depth, so that aliases cannot blow it up.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+use yaml_rust2::parser::{Event, Parser, Tag};
+use yaml_rust2::scanner::{Marker, ScanError, TScalarStyle};
+
+use super::problem::quoted;
+use super::scalar::{self, Resolved};
+
+const MOST_BYTES: usize = 8 << 20;
+const MOST_NODES: usize = 100_000;
+const MOST_DEPTH: usize = 128;
+
+/// A place in the file, both from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) line: usize,
+    pub(super) column: usize,
+}
+
+/// The first place of a file.
+pub(super) const START: Place = Place { line: 1, column: 1 };
+
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) place: Place,
+    pub(super) kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Kind {
+    Scalar(Scalar),
+    List(Vec<Node>),
+    Mapping(Vec<Entry>),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Scalar {
+    pub(super) text: String,
+    pub(super) value: Resolved,
+}
+
+/// One key with its value; the keys of a mapping differ.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) key: String,
+    /// What the file says, where W&B reads something other than that text.
+    pub(super) written: Option<String>,
+    pub(super) place: Place,
+    pub(super) value: Node,
+}
+
+impl Node {
+    /// The node as a JSON value, or the scalars in it that JSON cannot hold.
+    pub(super) fn value(&self) -> Result<Value, Vec<(Place, String)>> {
+        let mut bad = Vec::new();
+        let value = self.collect(&mut bad);
+        if bad.is_empty() { Ok(value) } else { Err(bad) }
+    }
+
+    fn collect(&self, bad: &mut Vec<(Place, String)>) -> Value {
+        match &self.kind {
+            Kind::Scalar(scalar) => match &scalar.value {
+                Ok(value) => value.clone(),
+                Err(why) => {
+                    bad.push((self.place, why.clone()));
+                    Value::Null
+                }
+            },
+            Kind::List(items) => items.iter().map(|item| item.collect(bad)).collect(),
+            Kind::Mapping(entries) => {
+                let mut map = Map::new();
+                for entry in entries {
+                    map.insert(entry.key.clone(), entry.value.collect(bad));
+                }
+                // W&B's client sends mappings with sorted keys, and so they arrive at runs.
+                map.sort_keys();
+                Value::Object(map)
+            }
+        }
+    }
+
+    /// Whether this is a null, written or left out.
+    pub(super) fn is_null(&self) -> bool {
+        matches!(&self.kind, Kind::Scalar(Scalar { value: Ok(Value::Null), .. }))
+    }
+}
+
+/// Why the text is no tree.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) code: &'static str,
+    pub(super) place: Place,
+    pub(super) message: String,
+    pub(super) help: Option<String>,
+}
+
+/// A key given twice: the pointer of its mapping, the key and both places.
+#[derive(Debug)]
+pub(super) struct Duplicate {
+    pub(super) pointer: String,
+    pub(super) key: String,
+    pub(super) first: Place,
+    pub(super) last: Place,
+}
+
+/// A file's only document.
+#[derive(Debug)]
+pub(super) struct Document {
+    pub(super) root: Node,
+    pub(super) duplicates: Vec<Duplicate>,
+}
+
+fn fault(code: &'static str, place: Place, message: impl Into<String>) -> Fault {
+    Fault { code, place, message: message.into(), help: None }
+}
+
+impl Fault {
+    fn help(self, help: &str) -> Self {
+        Self { help: Some(help.to_owned()), ..self }
+    }
+}
+
+/// Appends one reference token to a JSON pointer.
+pub(super) fn join(pointer: &str, token: &str) -> String {
+    format!("{pointer}/{}", token.replace('~', "~0").replace('/', "~1"))
+}
+
+/// Parses one document.
+pub(super) fn parse(bytes: &[u8]) -> Result<Document, Fault> {
+    if bytes.len() > MOST_BYTES {
+        return Err(fault("file-too-large", START, "the file is larger than 8 MiB"));
+    }
+    let text = decode(bytes)?;
+    let mut reader = Reader {
+        parser: Parser::new_from_str(text),
+        lines: text.split('\n').flat_map(split_returns).collect(),
+        anchors: HashMap::new(),
+        nodes: 0,
+        duplicates: Vec::new(),
+    };
+    let root = reader.document()?;
+    Ok(Document { root, duplicates: reader.duplicates })
+}
+
+/// Lines as yaml-rust2 counts them: a lone carriage return ends one too.
+fn split_returns(line: &str) -> impl Iterator<Item = &str> {
+    line.strip_suffix('\r').unwrap_or(line).split('\r')
+}
+
+/// Bytes to text without a byte order mark, refusing what YAML cannot hold.
+fn decode(bytes: &[u8]) -> Result<&str, Fault> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => {
+            let (good, _) = bytes.split_at_checked(error.valid_up_to()).unwrap_or((bytes, &[]));
+            let place = place_after(std::str::from_utf8(good).unwrap_or_default());
+            let fault = fault("not-utf8", place, "the file is not UTF-8 text");
+            return Err(fault.help("save it as UTF-8"));
+        }
+    };
+    let unprintable = |c: char| match c {
+        '\t' | '\n' | '\r' | '\u{85}' => false,
+        c => c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}'),
+    };
+    if let Some((at, c)) = text.char_indices().find(|(_, c)| unprintable(*c)) {
+        let place = place_after(text.get(..at).unwrap_or_default());
+        let message = format!("YAML does not allow the control character U+{:04X}", u32::from(c));
+        return Err(fault("control-character", place, message));
+    }
+    Ok(text)
+}
+
+fn place_after(text: &str) -> Place {
+    let lines: Vec<&str> = text.split('\n').flat_map(split_returns).collect();
+    let column = lines.last().map_or(0, |line| line.chars().count()) + 1;
+    Place { line: lines.len().max(1), column }
+}
+
+struct Anchored {
+    node: Node,
+    nodes: usize,
+    depth: usize,
+}
+
+struct Reader<'a> {
+    parser: Parser<std::str::Chars<'a>>,
+    lines: Vec<&'a str>,
+    anchors: HashMap<usize, Anchored>,
+    nodes: usize,
+    duplicates: Vec<Duplicate>,
+}
+
+impl Reader<'_> {
+    fn document(&mut self) -> Result<Node, Fault> {
+        let empty = |place| fault("empty", place, "the file is empty");
+        loop {
+            match self.next()? {
+                (Event::StreamStart | Event::Nothing, _) => {}
+                (Event::DocumentStart, _) => break,
+                _ => return Err(empty(START)),
+            }
+        }
+        let (event, place) = self.next()?;
+        let (root, _) = self.node(event, place, "", 1)?;
+        loop {
+            match self.next()? {
+                (Event::DocumentEnd | Event::Nothing, _) => {}
+                (Event::StreamEnd, _) => break,
+                (_, place) => {
+                    let message = "the file holds several documents, and a sweep is one";
+                    return Err(fault("several-documents", place, message)
+                        .help("remove the `---` or move the rest to a file of its own"));
+                }
+            }
+        }
+        match &root.kind {
+            Kind::Mapping(_) => Ok(root),
+            Kind::Scalar(scalar) if scalar.text.is_empty() => Err(empty(START)),
+            _ => Err(fault("not-a-mapping", root.place, "the file is not a mapping of keys")
+                .help("a sweep file has lines such as `method: grid`")),
+        }
+    }
+
+    fn next(&mut self) -> Result<(Event, Place), Fault> {
+        match self.parser.next_token() {
+            Ok((event, mark)) => Ok((event, place(mark))),
+            Err(error) => Err(self.syntax(&error)),
+        }
+    }
+
+    fn syntax(&self, error: &ScanError) -> Fault {
+        let at = place(*error.marker());
+        // A tab used as indentation is the usual cause, on this line or the one before.
+        for line in [at.line, at.line.saturating_sub(1)] {
+            if let Some(column) = self.tab_in_indentation(line) {
+                return tab(Place { line, column });
+            }
+        }
+        if error.info() == "simple key expect ':'" {
+            return fault("yaml-syntax", at, "this is not YAML: a line above lacks its `:`");
+        }
+        let fault = fault("yaml-syntax", at, format!("this is not YAML: {}", error.info()));
+        let line = at.line.checked_sub(1).and_then(|index| self.lines.get(index));
+        // `[${args}]` reads as text followed by a mapping.
+        if line.is_some_and(|line| line.contains("${")) {
+            return fault.help("within `[...]`, put every `${...}` in quotes");
+        }
+        fault
+    }
+
+    /// The column of a tab before a line's first character.
+    fn tab_in_indentation(&self, line: usize) -> Option<usize> {
+        let line = self.lines.get(line.checked_sub(1)?)?;
+        let blank = line.chars().take_while(|c| matches!(c, ' ' | '\t'));
+        blank.enumerate().find(|(_, c)| *c == '\t').map(|(index, _)| index + 1)
+    }
+
+    /// Also returns the depth of the node: 1 for a scalar.
+    fn node(
+        &mut self,
+        event: Event,
+        place: Place,
+        pointer: &str,
+        level: usize,
+    ) -> Result<(Node, usize), Fault> {
+        if level > MOST_DEPTH {
+            return Err(too_deep(place));
+        }
+        self.check_indentation(place)?;
+        let before = self.nodes;
+        self.count(1, place)?;
+        let (kind, anchor, depth) = match event {
+            Event::Alias(anchor) => return self.alias(anchor, place, level),
+            Event::Scalar(text, style, anchor, tag) => {
+                let value = scalar_value(&text, style, tag.as_ref(), place)?;
+                (Kind::Scalar(Scalar { text, value }), anchor, 1)
+            }
+            Event::SequenceStart(anchor, tag) => {
+                check_tag(tag.as_ref(), "seq", place)?;
+                let (items, depth) = self.list(pointer, level)?;
+                (Kind::List(items), anchor, depth + 1)
+            }
+            Event::MappingStart(anchor, tag) => {
+                check_tag(tag.as_ref(), "map", place)?;
+                let (entries, depth) = self.mapping(pointer, level)?;
+                (Kind::Mapping(entries), anchor, depth + 1)
+            }
+            _ => return Err(fault("yaml-syntax", place, "this is not YAML: a value is missing")),
+        };
+        let node = Node { place, kind };
+        if anchor > 0 {
+            let nodes = self.nodes - before;
+            // The copy kept for aliases counts too, or nested anchors would cost a square.
+            self.count(nodes, place)?;
+            self.anchors.insert(anchor, Anchored { node: node.clone(), nodes, depth });
+        }
+        Ok((node, depth))
+    }
+
+    fn check_indentation(&self, at: Place) -> Result<(), Fault> {
+        let Some(column) = self.tab_in_indentation(at.line) else { return Ok(()) };
+        let line = self.lines.get(at.line - 1).copied().unwrap_or_default();
+        let first = line.chars().take(at.column - 1).all(|c| matches!(c, ' ' | '\t' | '-' | '?'));
+        if first && column < at.column {
+            return Err(tab(Place { line: at.line, column }));
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, nodes: usize, place: Place) -> Result<(), Fault> {
+        self.nodes = self.nodes.saturating_add(nodes);
+        if self.nodes > MOST_NODES {
+            let message = format!("the file has more than {MOST_NODES} values, aliases expanded");
+            return Err(fault("too-many-values", place, message));
+        }
+        Ok(())
+    }
+
+    fn alias(&mut self, anchor: usize, place: Place, level: usize) -> Result<(Node, usize), Fault> {
+        let Some(Anchored { nodes, depth, .. }) = self.anchors.get(&anchor) else {
+            return Err(fault("alias-loop", place, "this alias refers to a value it is part of"));
+        };
+        let (nodes, depth) = (*nodes, *depth);
+        if level + depth > MOST_DEPTH + 1 {
+            return Err(too_deep(place));
+        }
+        self.count(nodes, place)?;
+        match self.anchors.get(&anchor) {
+            Some(anchored) => Ok((Node { place, kind: anchored.node.kind.clone() }, depth)),
+            None => Err(fault("alias-loop", place, "this alias refers to nothing")),
+        }
+    }
+
+    fn list(&mut self, pointer: &str, level: usize) -> Result<(Vec<Node>, usize), Fault> {
+        let (mut items, mut deepest) = (Vec::new(), 0);
+        loop {
+            let (event, place) = self.next()?;
+            if event == Event::SequenceEnd {
+                return Ok((items, deepest));
+            }
+            let pointer = join(pointer, &items.len().to_string());
+            let (item, depth) = self.node(event, place, &pointer, level + 1)?;
+            deepest = deepest.max(depth);
+            items.push(item);
+        }
+    }
+
+    fn mapping(&mut self, pointer: &str, level: usize) -> Result<(Vec<Entry>, usize), Fault> {
+        let mut own = Entries::default();
+        let mut merged = Entries::default();
+        let mut deepest = 0;
+        loop {
+            let (event, place) = self.next()?;
+            if event == Event::MappingEnd {
+                break;
+            }
+            let plain_merge = matches!(
+                &event,
+                Event::Scalar(text, TScalarStyle::Plain, _, None) if text == "<<"
+            );
+            let (key_node, _) = self.node(event, place, pointer, level + 1)?;
+            let (key, written) = key_text(&key_node)?;
+            let (event, value_place) = self.next()?;
+            let below = join(pointer, &key);
+            let (value, depth) = self.node(event, value_place, &below, level + 1)?;
+            deepest = deepest.max(depth);
+            if plain_merge {
+                for entry in merge_sources(value)? {
+                    merged.put_if_new(entry);
+                }
+                continue;
+            }
+            if let Some(first) = own.put(Entry { key: key.clone(), written, place, value }) {
+                let pointer = below;
+                self.duplicates.push(Duplicate { pointer, key, first, last: place });
+            }
+        }
+        // PyYAML's order: what was merged comes first, and own keys win.
+        for entry in own.list {
+            merged.put(entry);
+        }
+        Ok((merged.list, deepest))
+    }
+}
+
+/// Entries with an index by key, as a mapping may have 100,000.
+#[derive(Default)]
+struct Entries {
+    list: Vec<Entry>,
+    index: HashMap<String, usize>,
+}
+
+impl Entries {
+    /// The last entry of a key wins, at the first one's rank; gives the place of the one replaced.
+    fn put(&mut self, entry: Entry) -> Option<Place> {
+        match self.index.get(&entry.key).and_then(|at| self.list.get_mut(*at)) {
+            Some(slot) => Some(std::mem::replace(slot, entry).place),
+            None => {
+                self.index.insert(entry.key.clone(), self.list.len());
+                self.list.push(entry);
+                None
+            }
+        }
+    }
+
+    fn put_if_new(&mut self, entry: Entry) {
+        if !self.index.contains_key(&entry.key) {
+            self.put(entry);
+        }
+    }
+}
+
+fn merge_sources(value: Node) -> Result<Vec<Entry>, Fault> {
+    let wrong = |place| {
+        fault("merge-key", place, "the merge key `<<` needs a mapping or a list of mappings")
+    };
+    match value.kind {
+        Kind::Mapping(entries) => Ok(entries),
+        Kind::List(items) => {
+            let mut all = Vec::new();
+            for item in items {
+                let Kind::Mapping(entries) = item.kind else { return Err(wrong(item.place)) };
+                all.extend(entries);
+            }
+            Ok(all)
+        }
+        Kind::Scalar(_) => Err(wrong(value.place)),
+    }
+}
+
+/// A key as it arrives at W&B, and as written where that differs.
+fn key_text(node: &Node) -> Result<(String, Option<String>), Fault> {
+    let Kind::Scalar(scalar) = &node.kind else {
+        return Err(fault("key-kind", node.place, "a key must be text"));
+    };
+    let key = match &scalar.value {
+        Ok(Value::String(text)) => text.clone(),
+        Ok(value) => match value {
+            Value::Bool(_) | Value::Null => value.to_string(),
+            other => super::python::python_text(other),
+        },
+        Err(why) => {
+            return Err(fault("key-kind", node.place, why.clone()).help("put it in quotes"));
+        }
+    };
+    let written = (key != scalar.text).then(|| scalar.text.clone());
+    Ok((key, written))
+}
+
+fn scalar_value(
+    text: &str,
+    style: TScalarStyle,
+    tag: Option<&Tag>,
+    place: Place,
+) -> Result<Resolved, Fault> {
+    let as_text = || Ok(Value::String(text.to_owned()));
+    let Some(tag) = tag else {
+        let plain = style == TScalarStyle::Plain;
+        return Ok(if plain { scalar::resolve(text) } else { as_text() });
+    };
+    let wrong = || fault("tag", place, format!("{} does not fit its tag", quoted(text)));
+    match core_tag(tag) {
+        Some("str") => Ok(as_text()),
+        Some("int") => scalar::int(text).ok_or_else(wrong),
+        Some("float") => {
+            let whole = || scalar::int(text)?.ok()?.as_f64();
+            let value = scalar::float(text).or_else(whole).ok_or_else(wrong)?;
+            Ok(scalar::finite(text, value))
+        }
+        Some("bool") => match scalar::resolve(text) {
+            Ok(value @ Value::Bool(_)) => Ok(Ok(value)),
+            _ => Err(wrong()),
+        },
+        Some("null") => Ok(Ok(Value::Null)),
+        _ => Err(unknown_tag(tag, place)),
+    }
+}
+
+/// The name of one of YAML's own tags; `!` alone means text.
+fn core_tag(tag: &Tag) -> Option<&str> {
+    let whole = format!("{}{}", tag.handle, tag.suffix);
+    if whole == "!" {
+        return Some("str");
+    }
+    let name = whole.strip_prefix("tag:yaml.org,2002:").or_else(|| whole.strip_prefix("!!"))?;
+    ["str", "int", "float", "bool", "null", "seq", "map"].into_iter().find(|known| *known == name)
+}
+
+fn check_tag(tag: Option<&Tag>, wanted: &str, place: Place) -> Result<(), Fault> {
+    match tag {
+        Some(tag) if core_tag(tag) != Some(wanted) => Err(unknown_tag(tag, place)),
+        _ => Ok(()),
+    }
+}
+
+fn unknown_tag(tag: &Tag, place: Place) -> Fault {
+    let name = format!("{}{}", tag.handle, tag.suffix);
+    fault("tag", place, format!("the tag {} has no meaning here", quoted(&name)))
+}
+
+fn tab(place: Place) -> Fault {
+    fault("tab", place, "YAML does not allow tabs as indentation").help("use spaces")
+}
+
+fn too_deep(place: Place) -> Fault {
+    fault("too-deep", place, format!("the file nests deeper than {MOST_DEPTH} levels"))
+}
+
+fn place(mark: Marker) -> Place {
+    Place { line: mark.line().max(1), column: mark.col() + 1 }
+}
