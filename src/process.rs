@@ -140,7 +140,9 @@ pub async fn run_in(
     let error =
         |started| move |source| RunError::Io { program: program.to_owned(), started, source };
     let child = command.spawn().map_err(error(false))?;
-    match tokio::time::timeout(limit, collect(child)).await {
+    let answer = tokio::time::timeout(limit, collect(child)).await;
+    crate::abort::step();
+    match answer {
         Ok(output) => output.map_err(error(true)),
         Err(_) => Err(RunError::TimedOut { program: program.to_owned(), limit }),
     }

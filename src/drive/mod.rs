@@ -314,7 +314,6 @@ impl Driver {
                 slurm.submit(&args, &script, env, &folder).await
             }
         };
-        crate::abort::step();
         self.submitted(number, tasks, submitted).await
     }
 
