@@ -42,7 +42,7 @@ struct Cli {
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Start a sweep and watch it until its budget is used up
-    Submit(submit::SubmitArgs),
+    Submit(Box<submit::SubmitArgs>),
     /// Watch a sweep and keep its jobs topped up; Ctrl-C ends watching, not the jobs
     Watch(Named),
     /// Look, top up and tidy once, as `watch` does all the time
@@ -158,7 +158,15 @@ impl From<DriveError> for Failure {
             DriveError::Render(_) => code::SWEEP_FILE,
             _ => code::UNEXPECTED,
         };
-        Self::new(code, error)
+        let help = match &error {
+            DriveError::Slurm(slurm) => slurm.hint(),
+            _ => None,
+        };
+        let failure = Self::new(code, error);
+        match help {
+            Some(help) => failure.help(help),
+            None => failure,
+        }
     }
 }
 
@@ -192,7 +200,7 @@ pub fn main() -> ExitCode {
 
 async fn run(command: Command) -> Result<u8, Failure> {
     match command {
-        Command::Submit(args) => submit::run(args).await,
+        Command::Submit(args) => submit::run(*args).await,
         Command::Watch(named) => watch::run(named.open()?).await,
         Command::Tick(named) => {
             let mut driver = Driver::new(named.open()?).await?;

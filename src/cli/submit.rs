@@ -463,7 +463,7 @@ async fn check_with_slurm(state_dir: &Path, file: &SweepFile) -> Result<u32, Fai
         }
         Err(Submitted::Accepted(_)) => {}
     }
-    Ok(limits.max_array_size)
+    Ok(limits.max_array_size.min(limits.max_array_tasks))
 }
 
 /// Queues all that the limits allow, and says what they keep back.

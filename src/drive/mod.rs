@@ -153,7 +153,7 @@ impl Driver {
                     // A day more: clocks of two machines may differ, and only names of ours are asked for.
                     let since = self.sweep.file.created.saturating_sub(86_400);
                     let since = std::time::UNIX_EPOCH + Duration::from_secs(since);
-                    history = slurm.history_by_name(&names, since).await.ok();
+                    history = slurm.history(&names, since).await.ok();
                 }
                 let queue = match slurm.queue().await {
                     Ok(rows) => Some(rows),

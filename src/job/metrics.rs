@@ -4,10 +4,6 @@
 //! skipped, and never costs the lines around it.
 
 use std::cmp::Ordering;
-use std::fs::File;
-use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
 
 use indexmap::IndexMap;
 use serde_json::{Map, Number, Value};
@@ -166,83 +162,6 @@ impl Lines {
     }
 }
 
-/// Follows a metrics file that a program is still writing.
-///
-/// Each row is handed over once. A file that is not there yet has no rows; one that was replaced or
-/// cut short (the program started over) is read again from its beginning.
-#[derive(Debug)]
-pub struct Tail {
-    path: PathBuf,
-    inode: Option<u64>,
-    offset: u64,
-    lines: Lines,
-    summary: Row,
-}
-
-impl Tail {
-    /// Follows the file at `path`, from its beginning.
-    #[must_use]
-    pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self {
-            path: path.into(),
-            inode: None,
-            offset: 0,
-            lines: Lines::default(),
-            summary: Row::new(),
-        }
-    }
-
-    /// The rows whose lines were completed since the last call.
-    pub fn rows(&mut self) -> io::Result<Vec<Row>> {
-        let mut file = match File::open(&self.path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(error),
-        };
-        let metadata = file.metadata()?;
-        if self.inode != Some(metadata.ino()) || metadata.len() < self.offset {
-            self.inode = Some(metadata.ino());
-            self.offset = 0;
-            self.lines = Lines::default();
-        }
-        file.seek(SeekFrom::Start(self.offset))?;
-        let mut rows = Vec::new();
-        let mut buffer = vec![0; 64 << 10];
-        loop {
-            match file.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(count) => {
-                    self.offset += count as u64;
-                    self.lines.push(&buffer[..count], |line| rows.extend(parse_object(line)));
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        for row in &rows {
-            self.summary.extend(row.clone());
-        }
-        Ok(rows)
-    }
-
-    /// The remaining rows of a file nobody writes any more: its last line may lack the newline.
-    pub fn finish(&mut self) -> io::Result<Vec<Row>> {
-        let mut rows = self.rows()?;
-        let before = rows.len();
-        self.lines.end(|line| rows.extend(parse_object(line)));
-        for row in &rows[before..] {
-            self.summary.extend(row.clone());
-        }
-        Ok(rows)
-    }
-
-    /// The last value of each key over all rows handed over so far.
-    #[must_use]
-    pub fn summary(&self) -> &Row {
-        &self.summary
-    }
-}
-
 /// Orders two metric values, the better one first; NaN and missing values come last, as equals.
 #[must_use]
 pub fn better(goal_minimize: bool, a: Option<f64>, b: Option<f64>) -> Ordering {
@@ -307,35 +226,6 @@ mod tests {
         );
         assert_eq!(as_json(&row), json!({"epoch": 3, "val/loss": 0.25, "acc": "NaN", "é": 4}));
         assert_eq!(as_json(&parse_printed(b"{\"x\": {\"y\": 1}}")), json!({"x.y": 1}));
-    }
-
-    #[test]
-    fn a_tail_hands_over_each_row_once_as_its_line_is_completed() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("metrics.jsonl");
-        let mut tail = Tail::new(&path);
-        assert!(tail.rows().unwrap().is_empty());
-        let mut file = File::create(&path).unwrap();
-        file.write_all(b"{\"a\": 1}\n{\"a\"").unwrap();
-        assert_eq!(tail.rows().unwrap().len(), 1);
-        file.write_all(b": 2}\n{\"a\": 3}").unwrap();
-        assert_eq!(tail.rows().unwrap().len(), 1);
-        assert_eq!(as_json(tail.summary()), json!({"a": 2}));
-        assert_eq!(tail.finish().unwrap().len(), 1);
-        assert_eq!(as_json(tail.summary()), json!({"a": 3}));
-        assert!(tail.finish().unwrap().is_empty());
-    }
-
-    #[test]
-    fn a_tail_starts_over_when_the_file_does() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("metrics.jsonl");
-        let mut tail = Tail::new(&path);
-        std::fs::write(&path, "{\"a\": 100}\n{\"a\": 200}\n").unwrap();
-        assert_eq!(tail.rows().unwrap().len(), 2);
-        std::fs::write(&path, "{\"a\": 3}\n").unwrap();
-        assert_eq!(tail.rows().unwrap().len(), 1);
-        assert_eq!(as_json(tail.summary()), json!({"a": 3}));
     }
 
     #[test]

@@ -131,12 +131,6 @@ impl Slurm {
         Ok(Self { cluster: clusters, user_id: rustix::process::getuid().as_raw() })
     }
 
-    /// The cluster that every call names, if it is not the default one.
-    #[must_use]
-    pub fn cluster(&self) -> Option<&str> {
-        self.cluster.as_deref()
-    }
-
     /// Asks for the cluster's limits.
     ///
     /// # Errors
@@ -210,25 +204,12 @@ impl Slurm {
         squeue::parse(&self.ask("squeue", &args).await?.stdout)
     }
 
-    /// Asks accounting for all legs of these jobs since a moment, which has to be before the first
-    /// of them was submitted: legs are counted from there.
+    /// Asks accounting for all legs of the calling user's jobs with these names since a moment, which
+    /// has to be before the first of them was submitted: legs are counted from there.
     ///
     /// # Errors
-    /// `NoAccounting` where there is none; else as [`Slurm::queue`].
+    /// `NoAccounting` where there is none; else as [`Slurm::queue`], and if a name has a comma.
     pub async fn history(
-        &self,
-        jobs: &[JobId],
-        since: SystemTime,
-    ) -> Result<Vec<HistoryRow>, SlurmError> {
-        let jobs: Vec<String> = jobs.iter().map(ToString::to_string).collect();
-        self.sacct("--jobs", &jobs, since).await
-    }
-
-    /// As [`Slurm::history`], for all jobs of the calling user with these names.
-    ///
-    /// # Errors
-    /// As [`Slurm::history`], and if a name has a comma.
-    pub async fn history_by_name(
         &self,
         names: &[String],
         since: SystemTime,
@@ -236,24 +217,23 @@ impl Slurm {
         if let Some(name) = names.iter().find(|name| name.is_empty() || name.contains(',')) {
             return Err(SlurmError::Name { name: name.clone() });
         }
-        self.sacct("--name", names, since).await
+        self.sacct(names, since).await
     }
 
     async fn sacct(
         &self,
-        by: &str,
-        values: &[String],
+        names: &[String],
         since: SystemTime,
     ) -> Result<Vec<HistoryRow>, SlurmError> {
         // Relative, as it is understood everywhere and by every time zone alike.
         let ago = SystemTime::now().duration_since(since).unwrap_or_default().as_secs();
         let ago = ago.min(now()).saturating_add(60);
         let mut stdout = String::new();
-        for batch in values.chunks(BATCH) {
+        for batch in names.chunks(BATCH) {
             let mut args: Vec<String> = sacct::FORMAT.map(str::to_owned).to_vec();
             args.push(format!("--starttime=now-{ago}seconds"));
             args.push(format!("--user={}", self.user_id));
-            args.push(format!("{by}={}", batch.join(",")));
+            args.push(format!("--name={}", batch.join(",")));
             stdout.push_str(&self.ask("sacct", &args).await?.stdout);
         }
         sacct::parse(&stdout)
