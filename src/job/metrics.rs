@@ -179,7 +179,6 @@ pub fn better(goal_minimize: bool, a: Option<f64>, b: Option<f64>) -> Ordering {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
 
     use proptest::prelude::*;
     use serde_json::json;

@@ -195,7 +195,7 @@ pub(crate) fn skip<T>(why: &str) -> Option<T> {
     None
 }
 
-fn repository() -> &'static Path {
+pub(crate) fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
