@@ -5,7 +5,7 @@ mod support;
 use support::{Scratch, repository};
 
 fn readme() -> String {
-    std::fs::read_to_string(repository().join("README.md")).unwrap()
+    std::fs::read_to_string(repository().join("README.md")).expect("README.md")
 }
 
 /// The commands in code blocks and in code quotes that begin with `start`.

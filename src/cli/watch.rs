@@ -9,10 +9,17 @@ use super::{Failure, code, view};
 use crate::drive::Driver;
 use crate::drive::state::{self, OpenSweep, RunsOn};
 use crate::log::slot::Slot;
-use crate::view::SweepView;
+use crate::view::{SweepView, Waits};
+
+/// How long a watcher without a terminal stays: login nodes are not for daemons.
+const UNATTENDED: std::time::Duration = std::time::Duration::from_secs(12 * 3600);
 
 /// Watches until the sweep has ended, is paused, or the user leaves.
 pub(super) async fn run(sweep: OpenSweep) -> Result<u8, Failure> {
+    if matches!(sweep.file.runs_on, RunsOn::Slurm(_)) {
+        // A login node is shared. Refused only where the priority is lower already.
+        let _ = rustix::process::nice(10);
+    }
     let mut driver = Driver::new(sweep).await?;
     let unexpected =
         |error| Failure::new(code::UNEXPECTED, format!("cannot catch signals: {error}"));
@@ -44,15 +51,34 @@ pub(super) async fn run(sweep: OpenSweep) -> Result<u8, Failure> {
 
 async fn watch(driver: &mut Driver, screen: &mut Screen) -> Result<(), Failure> {
     let mut quiet = 0;
+    let mut waits = Waits::default();
+    let began = std::time::Instant::now();
     loop {
         let tick = driver.tick().await?;
         for said in &tick.said {
             screen.say(said);
         }
+        if let (Some(rows), RunsOn::Slurm(_)) = (&tick.rows, &driver.sweep.file.runs_on) {
+            let now = Waits::new(rows);
+            if !now.like(&waits) && !now.reasons.is_empty() {
+                screen.say(&now.text());
+            }
+            waits = now;
+        }
         screen.show(&view(&driver.sweep));
         let sweep = &driver.sweep.log.state;
         let running = driver.sweep.slots().filter(|slot| slot.holder().is_some()).count();
         if sweep.closed || (sweep.paused.is_some() && running == 0 && !tick.acted) {
+            return Ok(());
+        }
+        if screen.bar.is_none()
+            && began.elapsed() > UNATTENDED
+            && matches!(driver.sweep.file.runs_on, RunsOn::Slurm(_))
+        {
+            let name = &driver.sweep.file.name;
+            screen.say(&format!(
+                "nobody has watched for 12 hours: ending; `sweepctl watch {name}` or `tick` tops up"
+            ));
             return Ok(());
         }
         quiet = if tick.acted { 0 } else { quiet + 1 };

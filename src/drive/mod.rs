@@ -455,16 +455,14 @@ pub fn script_context(
     number: u32,
     array: &sweep::Array,
 ) -> ScriptContext {
-    let logs = dir.join("arrays").join(number.to_string()).join("logs").join("%a.log");
-    // Relative to the job's folder where it can be: short, and free of what sbatch would replace.
-    let output = match logs.strip_prefix(&file.folder) {
-        Ok(inside) => inside.to_path_buf(),
-        Err(_) => logs,
-    };
+    let logs = dir.join("arrays").join(number.to_string()).join("logs");
+    // Relative to the job's folder where it can be: short. sbatch replaces what follows a percent sign.
+    let logs = logs.strip_prefix(&file.folder).unwrap_or(&logs);
+    let output = format!("{}/%a.log", logs.to_string_lossy().replace('%', "%%"));
     let state_dir = dir.parent().and_then(Path::parent).unwrap_or(dir);
     ScriptContext {
         job_name: array.name.clone(),
-        output: output.to_string_lossy().into_owned(),
+        output,
         requeue: file.requeue,
         options: file.options.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -262,6 +262,61 @@ impl Best {
     }
 }
 
+/// Why tasks wait, in SLURM's words, most of them first; and whether some will never start by themselves.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Waits {
+    /// Reason and number of tasks.
+    pub reasons: Vec<(String, usize)>,
+}
+
+/// Reasons that do not pass by themselves (seen with slurm-wlm 22.05.8; squeue(1), "JOB REASON CODES").
+const HOPELESS: [&str; 8] = [
+    "DependencyNeverSatisfied",
+    "JobHeldUser",
+    "JobHeldAdmin",
+    "launch failed requeued held",
+    "job requeued in held state",
+    "PartitionTimeLimit",
+    "PartitionNodeLimit",
+    "PartitionDown",
+];
+
+impl Waits {
+    /// Adds up the rows of the queue.
+    pub fn new(rows: &[crate::scheduler::Row]) -> Self {
+        let mut reasons: Vec<(String, usize)> = Vec::new();
+        for row in rows.iter().filter(|row| row.state.is_pending()) {
+            match reasons.iter_mut().find(|(reason, _)| *reason == row.reason) {
+                Some((_, count)) => *count += row.tasks.len(),
+                None => reasons.push((row.reason.clone(), row.tasks.len())),
+            }
+        }
+        reasons.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        Self { reasons }
+    }
+
+    /// Whether the same reasons are at work, whatever the numbers.
+    pub fn like(&self, other: &Self) -> bool {
+        let words = |waits: &Self| {
+            let mut words: Vec<String> =
+                waits.reasons.iter().map(|(word, _)| word.clone()).collect();
+            words.sort();
+            words
+        };
+        words(self) == words(other)
+    }
+
+    /// One line.
+    pub fn text(&self) -> String {
+        let part = |(reason, count): &(String, usize)| {
+            let never = HOPELESS.iter().any(|word| reason.contains(word));
+            let verdict = if never { ", will not start by themselves" } else { "" };
+            format!("{count} pending ({reason}{verdict})")
+        };
+        self.reasons.iter().map(part).collect::<Vec<_>>().join(", ")
+    }
+}
+
 fn outcome_word(outcome: Outcome) -> String {
     serde_json::to_value(outcome)
         .ok()
@@ -274,5 +329,37 @@ fn short(value: f64) -> String {
     match text.trim_end_matches('0').trim_end_matches('.') {
         "0" | "-0" if value != 0.0 => format!("{value:e}"),
         text => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::{JobId, Row, State};
+
+    #[test]
+    fn r79_reasons_are_grouped_and_hopeless_ones_are_named() {
+        let row = |tasks: &[u32], reason: &str| Row {
+            job: JobId::from("7"),
+            tasks: tasks.to_vec(),
+            state: State::Pending,
+            reason: reason.to_owned(),
+            name: "x".to_owned(),
+            throttle: None,
+            restarts: 0,
+            start: None,
+            node: None,
+        };
+        let waits = Waits::new(&[
+            row(&[0, 1], "Priority"),
+            row(&[2, 3, 4, 5, 6], "QOSMaxJobsPerUserLimit"),
+            row(&[7], "Priority"),
+            row(&[8], "PartitionTimeLimit"),
+        ]);
+        assert_eq!(
+            waits.text(),
+            "5 pending (QOSMaxJobsPerUserLimit), 3 pending (Priority), \
+             1 pending (PartitionTimeLimit, will not start by themselves)"
+        );
     }
 }
