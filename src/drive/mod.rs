@@ -209,29 +209,18 @@ impl Driver {
             Action::Slot(slot, entry) => {
                 let dir = self.sweep.dir.clone();
                 let Some(view) = self.sweep.slot_view(slot) else { return Ok(Vec::new()) };
-                let judged_at = view.next;
-                let mut first = true;
-                // Judged on what was read for this plan: if the log has moved on, plan again.
+                // Judged on what was read for this plan: if the log has moved on, the next plan judges anew.
+                let judged = view.state.clone();
                 let log = Log::of_slot(&dir, slot);
-                log.read_on(view)?;
-                if view.next != judged_at {
-                    return Ok(Vec::new());
-                }
-                let done = log.append(view, PATIENCE, |_: &Slot| {
-                    std::mem::take(&mut first).then(|| entry.clone())
-                })?;
+                let done = log
+                    .append(view, PATIENCE, |now: &Slot| (*now == judged).then(|| entry.clone()))?;
                 Ok(if done { vec![format!("slot {slot}: {}", words(&entry))] } else { Vec::new() })
             }
             Action::Sweep(entry) => {
-                let judged_at = self.sweep.log.next;
+                let judged = self.sweep.log.state.clone();
                 let log = Log::of_sweep(&self.sweep.dir);
-                log.read_on(&mut self.sweep.log)?;
-                if self.sweep.log.next != judged_at {
-                    return Ok(Vec::new());
-                }
-                let mut first = true;
-                let done = log.append(&mut self.sweep.log, PATIENCE, |_: &Sweep| {
-                    std::mem::take(&mut first).then(|| entry.clone())
+                let done = log.append(&mut self.sweep.log, PATIENCE, |now: &Sweep| {
+                    (*now == judged).then(|| entry.clone())
                 })?;
                 Ok(match (&entry, done) {
                     (_, false) => Vec::new(),

@@ -163,17 +163,23 @@ pub struct OpenSweep {
 }
 
 impl OpenSweep {
-    /// Opens the sweep in `dir`.
+    /// Opens the sweep in `dir` and reads its logs.
     pub fn open(dir: &Path) -> Result<Self, StateError> {
-        let file = read_file(dir)?;
+        let mut sweep = Self::open_for_task(dir)?;
+        sweep.refresh()?;
+        Ok(sweep)
+    }
+
+    /// Opens the sweep in `dir` and reads the sweep log alone: a task has no use for the other slots.
+    pub fn open_for_task(dir: &Path) -> Result<Self, StateError> {
         let mut sweep = Self {
             dir: dir.to_owned(),
-            file,
+            file: read_file(dir)?,
             log: View::default(),
             slots: Vec::new(),
             fences: BTreeMap::new(),
         };
-        sweep.refresh()?;
+        Log::of_sweep(dir).read_on(&mut sweep.log)?;
         Ok(sweep)
     }
 

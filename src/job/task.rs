@@ -99,7 +99,7 @@ struct Task {
 /// Runs what the task carries; answers the exit code.
 pub async fn run(dir: &Path, me: Me) -> Result<u8, TaskError> {
     let signals = install()?;
-    let sweep = OpenSweep::open(dir)?;
+    let sweep = OpenSweep::open_for_task(dir)?;
     let array = sweep.log.state.array(me.array);
     let pairs = array.and_then(|array| array.tasks.get(me.task as usize)).cloned();
     let pairs = pairs.ok_or(TaskError::NoTask { array: me.array, task: me.task })?;
@@ -214,12 +214,13 @@ impl Task {
             return Ok(done);
         }
         if !self.may_start(pair, &who).await? {
-            let why = match self.signal() {
-                Some(signal) => format!("the job got signal {signal} before its run"),
-                None => "the sweep was stopped before the run".to_owned(),
+            // A signal is the machine's or a person's doing, and says nothing about the program.
+            let (why, early) = match self.signal() {
+                Some(signal) => (format!("the job got signal {signal} before its run"), false),
+                None => ("the sweep was stopped before the run".to_owned(), true),
             };
             say(&why);
-            self.release(&slot_log, &mut slot, &who, why, true)?;
+            self.release(&slot_log, &mut slot, &who, why, early)?;
             return Ok(Done::Stop(0));
         }
         let launch = match self.launch(pair, &who) {
