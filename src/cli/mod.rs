@@ -201,7 +201,7 @@ pub fn main() -> ExitCode {
 async fn run(command: Command) -> Result<u8, Failure> {
     match command {
         Command::Submit(args) => submit::run(*args).await,
-        Command::Watch(named) => watch::run(named.open()?).await,
+        Command::Watch(named) => watch::run(Driver::new(named.open()?).await?).await,
         Command::Tick(named) => {
             let mut driver = Driver::new(named.open()?).await?;
             for said in driver.tick().await?.said {

@@ -12,7 +12,7 @@ use crate::log;
 use crate::log::sweep::{Array, Pair};
 use crate::plan::{Policy, Spans};
 use crate::scheduler::slurm::Slurm;
-use crate::scheduler::{SubmitRefusal, Submitted};
+use crate::scheduler::{Limits, SubmitRefusal, Submitted};
 use crate::sweep::{self as sweep_file, Severity, SweepSpec};
 
 #[derive(clap::Args, Debug)]
@@ -212,7 +212,6 @@ pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
             runs_per_job: args.runs_per_job,
             max_array_size: u32::MAX,
             job_name: name,
-            sweep_nonce: String::new(),
             spans: spans(args.local),
         },
         runs_on: RunsOn::Slurm(args.clusters.clone()),
@@ -223,7 +222,6 @@ pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
         asked: asked.clone(),
         created: log::now(),
     };
-    file.policy.sweep_nonce.clone_from(&file.nonce);
     eprintln!(
         "{}: {budget} runs ({reason}); the sweep lives in {}",
         file.name,
@@ -247,13 +245,16 @@ pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
         return Ok(0);
     }
     prepare(&state_dir)?;
-    if args.local {
+    let slurm = if args.local {
         let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
         file.runs_on = RunsOn::Local(args.parallel.unwrap_or(cores));
         file.policy.max_array_size = 1000;
+        None
     } else {
-        file.policy.max_array_size = check_with_slurm(&state_dir, &file).await?;
-    }
+        let (slurm, limits) = check_with_slurm(&state_dir, &file).await?;
+        file.policy.max_array_size = limits.max_array_size.min(limits.max_array_tasks);
+        Some((slurm, limits))
+    };
     let sweep = OpenSweep::create(&state_dir, file)?;
     environment::save(&sweep.dir).map_err(|error| {
         Failure::new(code::UNEXPECTED, format!("cannot save the environment: {error}"))
@@ -261,7 +262,8 @@ pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
     if args.quiet {
         println!("{}", sweep.file.name);
     }
-    if args.detach { detach(sweep).await } else { watch::run(sweep).await }
+    let driver = Driver::with(sweep, slurm);
+    if args.detach { detach(driver).await } else { watch::run(driver).await }
 }
 
 fn spans(local: bool) -> Spans {
@@ -411,10 +413,13 @@ fn same_file(own: &Path, copy: &Path) -> bool {
     own.len() == copy.len() && times.is_some_and(|(own, copy)| own <= copy)
 }
 
-/// Asks SLURM whether it would take such a job, before anything is created. Answers MaxArraySize.
-async fn check_with_slurm(state_dir: &Path, file: &SweepFile) -> Result<u32, Failure> {
-    let RunsOn::Slurm(cluster) = &file.runs_on else { return Ok(u32::MAX) };
-    let slurm = Slurm::new(cluster.clone()).await.map_err(|error| {
+/// Asks SLURM whether it would take such a job, before anything is created. Answers its limits.
+async fn check_with_slurm(state_dir: &Path, file: &SweepFile) -> Result<(Slurm, Limits), Failure> {
+    let cluster = match &file.runs_on {
+        RunsOn::Slurm(cluster) => cluster.clone(),
+        RunsOn::Local(_) => None,
+    };
+    let slurm = Slurm::new(cluster).await.map_err(|error| {
         Failure::new(code::SLURM, error)
             .help("without SLURM, `--local` runs the sweep on this machine")
     })?;
@@ -463,22 +468,21 @@ async fn check_with_slurm(state_dir: &Path, file: &SweepFile) -> Result<u32, Fai
         }
         Err(Submitted::Accepted(_)) => {}
     }
-    Ok(limits.max_array_size.min(limits.max_array_tasks))
+    Ok((slurm, limits))
 }
 
 /// Queues all that the limits allow, and says what they keep back.
-async fn detach(sweep: OpenSweep) -> Result<u8, Failure> {
-    let mut driver = Driver::new(sweep).await?;
-    loop {
+async fn detach(mut driver: Driver) -> Result<u8, Failure> {
+    let left = loop {
         let tick = driver.tick().await?;
         for said in &tick.said {
             eprintln!("{said}");
         }
-        if !tick.acted {
-            break;
+        let left = driver.left_to_queue()?;
+        if left == 0 || !tick.acted {
+            break left;
         }
-    }
-    let left = driver.left_to_queue()?;
+    };
     let name = driver.sweep.file.name.clone();
     if left > 0 {
         eprintln!(

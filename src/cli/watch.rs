@@ -15,12 +15,11 @@ use crate::view::{SweepView, Waits};
 const UNATTENDED: std::time::Duration = std::time::Duration::from_secs(12 * 3600);
 
 /// Watches until the sweep has ended, is paused, or the user leaves.
-pub(super) async fn run(sweep: OpenSweep) -> Result<u8, Failure> {
-    if matches!(sweep.file.runs_on, RunsOn::Slurm(_)) {
+pub(super) async fn run(mut driver: Driver) -> Result<u8, Failure> {
+    if matches!(driver.sweep.file.runs_on, RunsOn::Slurm(_)) {
         // A login node is shared. Refused only where the priority is lower already.
         let _ = rustix::process::nice(10);
     }
-    let mut driver = Driver::new(sweep).await?;
     let unexpected =
         |error| Failure::new(code::UNEXPECTED, format!("cannot catch signals: {error}"));
     let mut interrupt = signal(SignalKind::interrupt()).map_err(unexpected)?;

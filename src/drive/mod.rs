@@ -14,7 +14,7 @@ use crate::log::sweep::{self, Pair, Sweep};
 use crate::log::{self, Fence, Log, LogError};
 use crate::plan::{self, Action, Sightings, Snapshot};
 use crate::scheduler::slurm::{Slurm, SlurmError};
-use crate::scheduler::{Row, SubmitRefusal, Submitted};
+use crate::scheduler::{Limits, Row, SubmitRefusal, Submitted};
 use local::Local;
 use state::{OpenSweep, RunsOn, StateError, SweepFile};
 
@@ -89,17 +89,30 @@ pub struct Driver {
 impl Driver {
     /// Opens the scheduler that the sweep runs on.
     pub async fn new(sweep: OpenSweep) -> Result<Self, DriveError> {
-        let (cluster, accounting) = match &sweep.file.runs_on {
-            RunsOn::Local(parallel) => (Cluster::Local(Local::new(*parallel, &sweep.dir)), false),
+        let slurm = match &sweep.file.runs_on {
+            RunsOn::Local(_) => None,
             RunsOn::Slurm(name) => {
                 let slurm = Slurm::new(name.clone()).await?;
-                let accounting = slurm.limits().await?.accounting;
-                (Cluster::Slurm(slurm), accounting)
+                let limits = slurm.limits().await?;
+                Some((slurm, limits))
             }
+        };
+        Ok(Self::with(sweep, slurm))
+    }
+
+    /// The same where SLURM has been opened and asked already; none: this machine.
+    pub fn with(sweep: OpenSweep, slurm: Option<(Slurm, Limits)>) -> Self {
+        let parallel = match &sweep.file.runs_on {
+            RunsOn::Local(parallel) => *parallel,
+            RunsOn::Slurm(_) => 1,
+        };
+        let (cluster, accounting) = match slurm {
+            Some((slurm, limits)) => (Cluster::Slurm(slurm), limits.accounting),
+            None => (Cluster::Local(Local::new(parallel, &sweep.dir)), false),
         };
         let journal = journal::Journal::new(&sweep.dir);
         let sightings = journal.last_sightings();
-        Ok(Self {
+        Self {
             sweep,
             cluster,
             accounting,
@@ -108,7 +121,7 @@ impl Driver {
             fits: None,
             not_before: 0,
             ask_history: true,
-        })
+        }
     }
 
     /// Looks, plans and acts once.
@@ -139,6 +152,13 @@ impl Driver {
                 let queue = Some(local.queue(&self.jobs()));
                 Snapshot { queue, history: None, accounting: false, uid }
             }
+            // No array yet: nothing of ours can be there.
+            Cluster::Slurm(_) if self.sweep.log.state.arrays.is_empty() => Snapshot {
+                queue: Some(Vec::new()),
+                history: Some(Vec::new()),
+                accounting: self.accounting,
+                uid,
+            },
             Cluster::Slurm(slurm) => {
                 let mut history = None;
                 if self.accounting && self.ask_history {

@@ -32,8 +32,6 @@ pub struct Policy {
     pub max_array_size: u32,
     /// The user's part of the job names.
     pub job_name: String,
-    /// Makes the tokens in job names this sweep's own.
-    pub sweep_nonce: String,
     /// Spans of the watcher's clock.
     pub spans: Spans,
 }

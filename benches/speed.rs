@@ -1,0 +1,179 @@
+//! How much sweepctl costs beside the bare SLURM commands: ratios measured side by side in one run.
+//!
+//! `cargo bench` as root, with SLURM installed. Nothing fails here: the figures are for people.
+
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use support::{Scratch, Testbed, sweepctl};
+use sweepctl::log::slot::Slot;
+use sweepctl::plan::{Ledger, Policy, Sightings, Snapshot, Spans, plan};
+
+fn main() {
+    if std::env::args().any(|arg| arg == "--test") {
+        return;
+    }
+    version();
+    planner();
+    let settings = [("MAX_ARRAY_SIZE", "10001"), ("MAX_JOB_COUNT", "30000"), ("NODES", "2")];
+    let Some(testbed) = Testbed::start(&settings) else { return };
+    submit(&testbed);
+    status(&testbed);
+    task(&testbed);
+}
+
+fn time(command: &mut Command) -> Duration {
+    let began = Instant::now();
+    let output = command.stdout(Stdio::null()).stderr(Stdio::piped()).output().expect("it starts");
+    let took = began.elapsed();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    took
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
+
+fn version() {
+    let times = (0..50).map(|_| time(sweepctl().arg("--version"))).collect();
+    println!("sweepctl --version: {:.1} ms (median of 50)", ms(median(times)));
+}
+
+fn planner() {
+    let policy = Policy {
+        max_attempts: 3,
+        warmup: 4,
+        jobs: Some(1000),
+        parallel: Some(100),
+        runs_per_job: 1,
+        max_array_size: 1001,
+        job_name: "bench".to_owned(),
+        spans: Spans::default(),
+    };
+    let ledger =
+        Ledger { budget: 100_000, slots: vec![Slot::default(); 100_000], ..Ledger::default() };
+    let snapshot = Snapshot { queue: Some(Vec::new()), ..Snapshot::default() };
+    let times = (0..20)
+        .map(|_| {
+            let began = Instant::now();
+            let plan = plan(&policy, &ledger, &snapshot, &Sightings::default(), 0);
+            assert_eq!(plan.actions.len(), 1);
+            began.elapsed()
+        })
+        .collect();
+    println!("plan at 100,000 slots: {:.1} ms (median of 20)", ms(median(times)));
+}
+
+/// A project with a grid of so many points.
+fn project(points: u32) -> Scratch {
+    let scratch = Scratch::new();
+    let text = format!(
+        "method: grid\ncommand: [/bin/true, \"${{args}}\"]\nparameters: {{a: {{min: 1, max: {points}}}}}\n"
+    );
+    fs::write(scratch.path("sweep.yaml"), text).expect("a sweep file");
+    scratch
+}
+
+fn detach(testbed: &Testbed, scratch: &Scratch) -> Command {
+    let mut command = scratch.sweepctl();
+    command.envs(testbed.env());
+    command.args(["submit", "sweep.yaml", "--detach", "--new", "--partition", "closed"]);
+    command
+}
+
+fn submit(testbed: &Testbed) {
+    let scratch = project(1000);
+    let (mut ours, mut bare) = (Vec::new(), Vec::new());
+    for _ in 0..7 {
+        ours.push(time(&mut detach(testbed, &scratch)));
+        let mut sbatch = testbed.command("sbatch");
+        sbatch.args(["--array=0-999", "-p", "closed", "-o", "/dev/null", "--wrap", "true"]);
+        let config = time(testbed.command("scontrol").args(["show", "config"]));
+        bare.push(time(&mut sbatch) + config);
+        testbed.run("scancel", &["--user=root"]);
+    }
+    let (ours, bare) = (median(ours), median(bare));
+    println!(
+        "submit --detach of 1,000 tasks: {:.0} ms, bare sbatch + scontrol {:.0} ms: {:.2} times",
+        ms(ours),
+        ms(bare),
+        ours.as_secs_f64() / bare.as_secs_f64()
+    );
+}
+
+fn status(testbed: &Testbed) {
+    let scratch = project(10_000);
+    time(&mut detach(testbed, &scratch));
+    let (mut ours, mut bare) = (Vec::new(), Vec::new());
+    for _ in 0..9 {
+        ours.push(time(scratch.sweepctl().arg("status")));
+        bare.push(time(testbed.command("squeue").arg("-r")));
+    }
+    let (ours, bare) = (median(ours), median(bare));
+    let script = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=-3); \
+                  print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)";
+    let output = Command::new("python3")
+        .args(["-c", script, env!("CARGO_BIN_EXE_sweepctl"), "status"])
+        .current_dir(scratch.path(""))
+        .output()
+        .expect("python3");
+    println!(
+        "status at 10,000 pending tasks: {:.0} ms, bare squeue -r {:.0} ms: {:.2} times; {} MiB",
+        ms(ours),
+        ms(bare),
+        ours.as_secs_f64() / bare.as_secs_f64(),
+        String::from_utf8_lossy(&output.stdout).trim()
+    );
+    testbed.run("scancel", &["--user=root"]);
+}
+
+/// Each task's script is run by hand, in turn with a bare script of the same program.
+fn task(testbed: &Testbed) {
+    let scratch = project(200);
+    time(detach(testbed, &scratch).args(["--warmup", "0"]));
+    let dir = scratch.path(".sweepctl/sweeps/sweep");
+    let array = fs::read_dir(dir.join("arrays"))
+        .expect("arrays")
+        .flatten()
+        .next()
+        .expect("an array")
+        .path();
+    let fence = fs::read_to_string(array.join("job")).expect("the array's job");
+    let job =
+        fence.split("\"job\":\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a job id");
+    let bare_script = scratch.path("bare.sh");
+    fs::write(&bare_script, "#!/bin/bash\nexec /bin/true --a=1\n").expect("a script");
+    let before = inodes(&dir);
+    let (mut ours, mut bare) = (Vec::new(), Vec::new());
+    for index in 0..200 {
+        let mut script = Command::new("bash");
+        script.arg(array.join("script.sbatch")).current_dir(scratch.path(""));
+        script.env("SLURM_ARRAY_JOB_ID", job).env("SLURM_ARRAY_TASK_ID", index.to_string());
+        ours.push(time(&mut script));
+        bare.push(time(Command::new("bash").arg(&bare_script)));
+    }
+    // The log, which sbatch makes, is one more.
+    let made = (inodes(&dir) - before) as f64 / 200.0 + 1.0;
+    println!(
+        "a task around its program: {:.1} ms, bare script {:.1} ms: {:.1} ms more (medians of 200); {made:.2} inodes a run",
+        ms(median(ours.clone())),
+        ms(median(bare.clone())),
+        ms(median(ours)) - ms(median(bare))
+    );
+    testbed.run("scancel", &["--user=root"]);
+}
+
+fn inodes(folder: &Path) -> usize {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| 1 + if entry.path().is_dir() { inodes(&entry.path()) } else { 0 }).sum()
+}
