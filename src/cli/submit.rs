@@ -388,9 +388,9 @@ fn prepare(state_dir: &Path) -> Result<(), Failure> {
             .create(state_dir)
             .map_err(|e| failed(state_dir, e))?;
     }
-    log::probe(state_dir).map_err(|e| failed(state_dir, e))?;
     let ignore = state_dir.join(".gitignore");
     if !ignore.exists() {
+        log::probe(state_dir).map_err(|e| failed(state_dir, e))?;
         fs::write(&ignore, "*\n").map_err(|e| failed(&ignore, e))?;
     }
     let bin = state_dir.join("bin").join(env!("CARGO_PKG_VERSION")).join(std::env::consts::ARCH);
