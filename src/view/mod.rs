@@ -285,7 +285,8 @@ impl Waits {
     /// Adds up the rows of the queue.
     pub fn new(rows: &[crate::scheduler::Row]) -> Self {
         let mut reasons: Vec<(String, usize)> = Vec::new();
-        for row in rows.iter().filter(|row| row.state.is_pending()) {
+        // `None` is what SLURM says before it has looked at the task.
+        for row in rows.iter().filter(|row| row.state.is_pending() && row.reason != "None") {
             match reasons.iter_mut().find(|(reason, _)| *reason == row.reason) {
                 Some((_, count)) => *count += row.tasks.len(),
                 None => reasons.push((row.reason.clone(), row.tasks.len())),
@@ -354,6 +355,7 @@ mod tests {
             row(&[0, 1], "Priority"),
             row(&[2, 3, 4, 5, 6], "QOSMaxJobsPerUserLimit"),
             row(&[7], "Priority"),
+            row(&[9], "None"),
             row(&[8], "PartitionTimeLimit"),
         ]);
         assert_eq!(
