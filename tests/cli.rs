@@ -150,6 +150,25 @@ fn the_json_of_status_has_its_shape() {
 }
 
 #[test]
+fn output_into_a_closed_pipe_is_no_panic() {
+    let scratch = project();
+    expect_code(&call(&scratch, &["submit", "sweep.yaml", "--local"]), 0);
+    for args in [
+        &["status", "--json"][..],
+        &["status"],
+        &["--help"],
+        &["submit", "sweep.yaml", "--dry-run"],
+        &["tick"],
+        &["watch"],
+    ] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let output = scratch.sweepctl().args(args).stdout(writer).output().expect("it runs");
+        expect_code(&output, 0);
+    }
+}
+
+#[test]
 fn a_state_folder_that_cannot_be_written_is_named() {
     let scratch = project();
     let mut command = reachable(&scratch);

@@ -335,6 +335,20 @@ fn a_program_sees_what_wandb_needs() {
 }
 
 #[test]
+fn a_reader_that_leaves_early_ends_nothing() {
+    let scratch = project("echo $SWEEPCTL_SLOT >> ends\n");
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let status = submit(&scratch, &[])
+        .stdout(writer.try_clone().expect("a copy"))
+        .stderr(writer)
+        .status()
+        .expect("it runs");
+    assert_eq!(status.code(), Some(0));
+    assert_eq!(lines(&scratch, "ends"), all());
+}
+
+#[test]
 fn neither_a_home_nor_the_folder_needs_to_be_writable_if_the_state_is_elsewhere() {
     let scratch = project("true\n");
     let state = scratch.path("state");

@@ -13,6 +13,7 @@ use crate::drive::{DriveError, Driver, environment};
 use crate::job::task::{self, Me};
 use crate::log::sweep::{Entry, Sweep};
 use crate::log::{self, Log};
+use crate::say::{err, out};
 use crate::search;
 use crate::view::{Facts, SweepView};
 
@@ -174,16 +175,16 @@ pub fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("error: cannot start: {error}");
+            err!("error: cannot start: {error}");
             return ExitCode::from(code::UNEXPECTED);
         }
     };
     match runtime.block_on(run(cli.command)) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
-            eprintln!("error: {}", failure.text);
+            err!("error: {}", failure.text);
             if let Some(help) = failure.help {
-                eprintln!("help: {help}");
+                err!("help: {help}");
             }
             ExitCode::from(failure.code)
         }
@@ -197,9 +198,9 @@ async fn run(command: Command) -> Result<u8, Failure> {
         Command::Tick(named) => {
             let mut driver = Driver::new(named.open()?).await?;
             for said in driver.tick().await?.said {
-                eprintln!("{said}");
+                err!("{said}");
             }
-            println!("{}", view(&driver.sweep).line());
+            out!("{}", view(&driver.sweep).line());
             Ok(0)
         }
         Command::Status(args) => status(&args),
@@ -260,19 +261,19 @@ async fn command_entry(
         entry(sweep).filter(|_| std::mem::take(&mut once))
     })?;
     if !said {
-        println!("{}: nothing to change", sweep.file.name);
+        out!("{}: nothing to change", sweep.file.name);
     }
     // A local sweep is looked after by the process that started it.
     if matches!(sweep.file.runs_on, state::RunsOn::Slurm(_)) {
         let mut driver = Driver::new(sweep).await?;
         for _ in 0..2 {
             for said in driver.tick().await?.said {
-                eprintln!("{said}");
+                err!("{said}");
             }
         }
         sweep = driver.sweep;
     }
-    println!("{}", view(&sweep).line());
+    out!("{}", view(&sweep).line());
     Ok(0)
 }
 
@@ -288,12 +289,12 @@ fn status(args: &StatusArgs) -> Result<u8, Failure> {
     }
     if args.json {
         let json = serde_json::json!({ "schema_version": 1, "sweeps": views });
-        println!("{json:#}");
+        out!("{json:#}");
     } else if views.is_empty() {
-        println!("no sweep yet");
+        out!("no sweep yet");
     } else {
         let texts: Vec<String> = views.iter().map(SweepView::text).collect();
-        println!("{}", texts.join("\n\n"));
+        out!("{}", texts.join("\n\n"));
     }
     Ok(0)
 }

@@ -11,6 +11,7 @@ use crate::launch;
 use crate::log;
 use crate::log::sweep::{Array, Pair};
 use crate::plan::{Policy, Spans};
+use crate::say::{err, out};
 use crate::scheduler::slurm::Slurm;
 use crate::scheduler::{SubmitRefusal, Submitted};
 use crate::sweep::{self as sweep_file, Severity, SweepSpec};
@@ -224,25 +225,21 @@ pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
         created: log::now(),
     };
     file.policy.sweep_nonce.clone_from(&file.nonce);
-    eprintln!(
-        "{}: {budget} runs ({reason}); the sweep lives in {}",
-        file.name,
-        state_dir.display()
-    );
+    err!("{}: {budget} runs ({reason}); the sweep lives in {}", file.name, state_dir.display());
     if args.dry_run {
-        print!("{}", dry_run(&state_dir, file)?);
+        out!("{}", dry_run(&state_dir, file)?.trim_end());
         return Ok(0);
     }
     if !args.new
         && let Some(live) = same_under_way(&state_dir, &asked)?
     {
-        eprintln!("{}", view(&live).line());
-        eprintln!(
+        err!("{}", view(&live).line());
+        err!(
             "this sweep is under way already: `sweepctl watch {}` watches it, `--new` starts another one",
             live.file.name
         );
         if args.quiet {
-            println!("{}", live.file.name);
+            out!("{}", live.file.name);
         }
         return Ok(0);
     }
@@ -259,7 +256,7 @@ pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
         Failure::new(code::UNEXPECTED, format!("cannot save the environment: {error}"))
     })?;
     if args.quiet {
-        println!("{}", sweep.file.name);
+        out!("{}", sweep.file.name);
     }
     if args.detach { detach(sweep).await } else { watch::run(sweep).await }
 }
@@ -278,7 +275,7 @@ fn read(path: &Path) -> Result<(SweepSpec, Vec<u8>), Failure> {
     match sweep_file::read(&text, &path.to_string_lossy()) {
         Ok(reading) => {
             for problem in reading.warnings {
-                eprintln!("warning: {problem}");
+                err!("warning: {problem}");
             }
             Ok((reading.spec, text))
         }
@@ -287,13 +284,13 @@ fn read(path: &Path) -> Result<(SweepSpec, Vec<u8>), Failure> {
             for problem in problems {
                 match problem.severity {
                     Severity::Error => errors.push(problem.to_string()),
-                    Severity::Warning => eprintln!("warning: {problem}"),
+                    Severity::Warning => err!("warning: {problem}"),
                 }
             }
             // The last one is printed with the exit code.
             let last = errors.pop().unwrap_or_else(|| "the sweep file cannot be used".to_owned());
             for error in errors {
-                eprintln!("error: {error}");
+                err!("error: {error}");
             }
             Err(Failure::new(code::SWEEP_FILE, last))
         }
@@ -439,11 +436,11 @@ async fn check_with_slurm(state_dir: &Path, file: &SweepFile) -> Result<u32, Fai
     match answer {
         Ok(estimate) => {
             if !estimate.is_empty() {
-                eprintln!("{estimate}");
+                err!("{estimate}");
             }
         }
         Err(Submitted::Refused { kind: SubmitRefusal::Limit, text }) => {
-            eprintln!("SLURM takes no job of yours now ({text}); this will be tried again");
+            err!("SLURM takes no job of yours now ({text}); this will be tried again");
         }
         Err(Submitted::Refused { kind, text }) => {
             let failure = Failure::new(code::SLURM, format!("SLURM refuses such a job: {text}"));
@@ -472,7 +469,7 @@ async fn detach(sweep: OpenSweep) -> Result<u8, Failure> {
     loop {
         let tick = driver.tick().await?;
         for said in &tick.said {
-            eprintln!("{said}");
+            err!("{said}");
         }
         if !tick.acted {
             break;
@@ -481,10 +478,10 @@ async fn detach(sweep: OpenSweep) -> Result<u8, Failure> {
     let left = driver.left_to_queue()?;
     let name = driver.sweep.file.name.clone();
     if left > 0 {
-        eprintln!(
+        err!(
             "{left} runs are not queued yet; `sweepctl watch {name}` or `sweepctl tick {name}` goes on"
         );
     }
-    eprintln!("`sweepctl status {name}` shows how far it is");
+    err!("`sweepctl status {name}` shows how far it is");
     Ok(0)
 }

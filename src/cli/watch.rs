@@ -9,6 +9,7 @@ use super::{Failure, code, view};
 use crate::drive::Driver;
 use crate::drive::state::{self, OpenSweep, RunsOn};
 use crate::log::slot::Slot;
+use crate::say::{err, out};
 use crate::view::SweepView;
 
 /// Watches until the sweep has ended, is paused, or the user leaves.
@@ -65,7 +66,7 @@ async fn watch(driver: &mut Driver, screen: &mut Screen) -> Result<(), Failure> 
 async fn left(driver: &Driver) -> u8 {
     let name = &driver.sweep.file.name;
     match driver.sweep.file.runs_on {
-        RunsOn::Slurm(_) => eprintln!(
+        RunsOn::Slurm(_) => err!(
             "watching has ended, the jobs go on; `sweepctl watch {name}` comes back, `sweepctl cancel {name}` ends them"
         ),
         RunsOn::Local(_) => {
@@ -84,11 +85,11 @@ fn ended(sweep: &OpenSweep) -> u8 {
         println!("{}", best.text());
     }
     if let Some(why) = &view.why {
-        eprintln!("{}: {why}", view.state);
+        err!("{}: {why}", view.state);
     }
     if let Some(log) = failed_log(sweep) {
-        eprintln!("the end of {log}");
-        eprintln!("mend the cause, then `sweepctl resume {}`", sweep.file.name);
+        err!("the end of {log}");
+        err!("mend the cause, then `sweepctl resume {}`", sweep.file.name);
     }
     if view.all_finished() { 0 } else { code::NOT_REACHED }
 }
@@ -129,8 +130,8 @@ impl Screen {
 
     fn say(&self, text: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{text}")),
-            None => eprintln!("{text}"),
+            Some(bar) => bar.suspend(|| err!("{text}")),
+            None => err!("{text}"),
         }
     }
 
@@ -141,7 +142,7 @@ impl Screen {
             bar.set_position(u64::from(view.finished + view.failed));
             bar.set_message(line);
         } else if line != self.last {
-            eprintln!("{line}");
+            err!("{line}");
             self.last = line;
         }
     }

@@ -11,7 +11,8 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tokio::process::{Child, Command};
 
 use crate::log;
-use crate::scheduler::{JobId, Row, State};
+use crate::say::err;
+use crate::scheduler::{JobId, Row, STARTER_GONE, State};
 
 /// Runs up to `parallel` tasks at a time.
 #[derive(Debug)]
@@ -107,7 +108,7 @@ impl Local {
                             Task::Running(child)
                         }
                         Err(error) => {
-                            eprintln!("sweepctl: cannot start a task: {error}");
+                            err!("sweepctl: cannot start a task: {error}");
                             ended = true;
                             Task::Over(State::Failed)
                         }

@@ -13,6 +13,7 @@ use crate::log::slot::Slot;
 use crate::log::sweep::{self, Pair, Sweep};
 use crate::log::{self, Fence, Log, LogError};
 use crate::plan::{self, Action, Sightings, Snapshot};
+use crate::say::err;
 use crate::scheduler::slurm::{Slurm, SlurmError};
 use crate::scheduler::{Row, SubmitRefusal, Submitted};
 use local::Local;
@@ -158,7 +159,7 @@ impl Driver {
                 let queue = match slurm.queue().await {
                     Ok(rows) => Some(rows),
                     Err(error) => {
-                        eprintln!("sweepctl: {error}; looking again later");
+                        err!("sweepctl: {error}; looking again later");
                         None
                     }
                 };
@@ -482,7 +483,7 @@ pub fn script_context(
 
 fn warn(result: Result<(), SlurmError>) {
     if let Err(error) = result {
-        eprintln!("sweepctl: {error}");
+        err!("sweepctl: {error}");
     }
 }
 

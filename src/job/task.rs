@@ -12,6 +12,7 @@ use crate::log::slot::{ClaimRule, Claimant, Entry, Outcome, Record, Slot};
 use crate::log::sweep::{self, Pair, Sweep};
 use crate::log::{self, Fence, Log, LogError, View};
 use crate::plan::count_trials;
+use crate::say::err;
 use crate::{search, sweep as sweep_file};
 
 /// Nothing was decided: SLURM's rows of such a task give no verdict (EX_TEMPFAIL of sysexits.h).
@@ -147,7 +148,7 @@ fn install() -> Result<Signals, TaskError> {
 }
 
 fn say(text: &str) {
-    eprintln!("sweepctl: {text}");
+    err!("sweepctl: {text}");
 }
 
 impl Task {
