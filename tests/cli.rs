@@ -83,6 +83,22 @@ fn check(program: &str, args: &[&str], script: &str) {
 }
 
 #[test]
+fn a_dry_run_prints_a_clean_script_and_writes_nothing() {
+    let scratch = project();
+    fs::set_permissions(scratch.path(""), fs::Permissions::from_mode(0o555)).expect("ours");
+    let output = reachable(&scratch)
+        .args(["submit", "sweep.yaml", "--dry-run", "-p", "gpu", "--", "--comment=it's $(x)"])
+        .output();
+    let (script, _) = expect_code(&output.expect("it runs"), 0);
+    fs::set_permissions(scratch.path(""), fs::Permissions::from_mode(0o755)).expect("ours");
+    assert!(!scratch.path(".sweepctl").exists());
+    assert!(script.starts_with("#!/bin/bash\n") && script.ends_with('\n'), "{script}");
+    assert!(script.contains("\n#SBATCH --partition=gpu\n"), "{script}");
+    check("bash", &["-n"], &script);
+    check("shellcheck", &["-"], &script);
+}
+
+#[test]
 fn detached_and_local_exclude_each_other() {
     let (_, err) =
         expect_code(&call(&project(), &["submit", "sweep.yaml", "--detach", "--local"]), 2);
