@@ -99,6 +99,50 @@ fn a_dry_run_prints_a_clean_script_and_writes_nothing() {
 }
 
 #[test]
+fn sbatch_variables_become_options_unless_a_flag_says_otherwise() {
+    let scratch = project();
+    let output = scratch
+        .sweepctl()
+        .args(["submit", "sweep.yaml", "--dry-run", "-p", "gpu", "--", "-qhigh"])
+        .envs([
+            ("SBATCH_ACCOUNT", "lab"),
+            ("SBATCH_PARTITION", "cpu"),
+            ("SBATCH_QOS", "low"),
+            ("SBATCH_TIMELIMIT", "1:00:00"),
+            ("SBATCH_CONSTRAINT", "a100|h100"),
+            ("SBATCH_GRES", "gpu:1"),
+            ("SBATCH_GPUS", "1"),
+            ("SBATCH_GPUS_PER_NODE", "1"),
+            ("SBATCH_MEM_PER_NODE", "4G"),
+            ("SBATCH_RESERVATION", "course"),
+            ("SBATCH_EXCLUSIVE", "1"),
+            ("SBATCH_ARRAY_INX", "0-9"),
+        ])
+        .output();
+    let (script, err) = expect_code(&output.expect("it runs"), 0);
+    let options: Vec<&str> =
+        script.lines().filter_map(|line| line.strip_prefix("#SBATCH ")).skip(4).collect();
+    assert_eq!(
+        options,
+        [
+            "--partition=gpu",
+            "-qhigh",
+            "--account=lab",
+            "\"--constraint=a100|h100\"",
+            "--gpus=1",
+            "--gpus-per-node=1",
+            "--gres=gpu:1",
+            "--mem=4G",
+            "--reservation=course",
+            "--time=1:00:00",
+        ]
+    );
+    let warning = err.lines().find(|line| line.starts_with("warning:")).expect("a warning");
+    assert!(warning.contains("`SBATCH_ARRAY_INX`, `SBATCH_EXCLUSIVE`"), "{warning}");
+    assert!(!warning.contains("ACCOUNT"), "{warning}");
+}
+
+#[test]
 fn detached_and_local_exclude_each_other() {
     let (_, err) =
         expect_code(&call(&project(), &["submit", "sweep.yaml", "--detach", "--local"]), 2);

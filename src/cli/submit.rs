@@ -139,6 +139,48 @@ const REFUSED: &[(&str, &str)] = &[
     ("-M", "give --clusters before `--`"),
 ];
 
+/// Variables by which users give sbatch options without typing them, and the options' names.
+const SBATCH_VARIABLES: &[(&str, &str, &str)] = &[
+    ("SBATCH_ACCOUNT", "account", "-A"),
+    ("SBATCH_PARTITION", "partition", "-p"),
+    ("SBATCH_QOS", "qos", "-q"),
+    ("SBATCH_TIMELIMIT", "time", "-t"),
+    ("SBATCH_CONSTRAINT", "constraint", "-C"),
+    ("SBATCH_GRES", "gres", ""),
+    ("SBATCH_GPUS", "gpus", "-G"),
+    ("SBATCH_GPUS_PER_NODE", "gpus-per-node", ""),
+    ("SBATCH_MEM_PER_NODE", "mem", ""),
+    ("SBATCH_RESERVATION", "reservation", ""),
+];
+
+/// Adds what `SBATCH_*` variables of this shell ask for, unless a flag does.
+///
+/// They become options of the sweep: a later `watch` in another shell submits the same jobs.
+fn add_from_variables(options: &mut Vec<String>, env: impl Iterator<Item = (String, String)>) {
+    let mut variables: Vec<(String, String)> =
+        env.filter(|(name, value)| name.starts_with("SBATCH_") && !value.is_empty()).collect();
+    variables.sort();
+    let mut ignored = Vec::new();
+    for (variable, value) in variables {
+        let known = SBATCH_VARIABLES.iter().find(|(name, ..)| *name == variable);
+        let Some((_, name, short)) = known else {
+            ignored.push(format!("`{variable}`"));
+            continue;
+        };
+        let long = format!("--{name}=");
+        let given = |option: &String| {
+            option.starts_with(&long) || (!short.is_empty() && option.starts_with(short))
+        };
+        if !options.iter().any(given) {
+            options.push(format!("{long}{value}"));
+        }
+    }
+    if !ignored.is_empty() {
+        let names = ignored.join(", ");
+        err!("warning: {names} of this shell not used: give sbatch's option after `--` instead");
+    }
+}
+
 impl Request {
     fn options(&self, more: &[String]) -> Result<Vec<String>, Failure> {
         let given = [
@@ -185,7 +227,13 @@ impl Request {
 /// Starts a sweep.
 pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
     let (spec, text) = read(&args.file)?;
-    let options = args.request.options(&args.more)?;
+    let mut options = args.request.options(&args.more)?;
+    if !args.local {
+        let env = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
+        });
+        add_from_variables(&mut options, env);
+    }
     let (budget, reason) = budget(&args, &spec)?;
     let folder = logical_cwd();
     let asked = asked(&args, &text, &options, &folder);
