@@ -133,6 +133,41 @@ fn the_quickstart_runs_to_its_end_in_a_fresh_home() {
 }
 
 #[test]
+fn ctrl_c_ends_every_program_and_watch_goes_on_to_exactly_the_budget() {
+    let scratch = project(GATED);
+    let child = at_the_gate(&scratch, &["--parallel", "2"]);
+    signal(&child, Signal::INT);
+    let output = child.wait_with_output().expect("it ends");
+    expect_code(&output, 130);
+    assert_eq!(processes_in(&scratch.path("")), Vec::<String>::new());
+    assert!(text(&output.stderr).contains("`sweepctl watch sweep`"));
+    open_gate(&scratch);
+    let output = call(&scratch, &["watch"]);
+    expect_code(&output, 0);
+    assert_eq!(lines(&scratch, "ends"), all());
+    assert_eq!(status(&scratch)["finished"], 12);
+}
+
+#[test]
+fn a_killed_watcher_costs_no_run() {
+    let scratch = project(GATED);
+    let mut child = at_the_gate(&scratch, &["--parallel", "2"]);
+    signal(&child, Signal::KILL);
+    // Not waited for yet: a dead process that nobody has reaped is dead all the same.
+    let watch = start({
+        let mut watch = scratch.sweepctl();
+        watch.arg("watch");
+        watch
+    });
+    open_gate(&scratch);
+    let output = watch.wait_with_output().expect("it ends");
+    expect_code(&output, 0);
+    child.wait().expect("ours");
+    assert_eq!(lines(&scratch, "starts"), all(), "each once");
+    assert_eq!(lines(&scratch, "ends"), all(), "each once");
+}
+
+#[test]
 fn runs_that_fail_are_counted_and_the_exit_code_says_so() {
     let scratch =
         project("echo $SWEEPCTL_SLOT >> starts\n[ $((SWEEPCTL_SLOT % 3)) != 2 ] || exit 3\n");

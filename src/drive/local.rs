@@ -142,7 +142,10 @@ impl Local {
             }
             for index in 0..*tasks as u32 {
                 let state = self.state_of_earlier(*array, id.as_str(), index);
-                rows.extend(state.map(|state| row(&id, name, index, state, "")));
+                rows.extend(state.map(|state| {
+                    let gone = matches!(state, State::Cancelled { .. });
+                    row(&id, name, index, state, if gone { STARTER_GONE } else { "" })
+                }));
             }
         }
         rows
@@ -292,5 +295,11 @@ fn lives(life: &str) -> bool {
     let pid = life.split('-').next().and_then(|pid| pid.parse::<u32>().ok());
     let Some(pid) = pid else { return false };
     let exists = Pid::from_raw(pid as i32).is_some_and(|pid| test_kill_process(pid).is_ok());
-    exists && life_of(pid).is_none_or(|now| now == life)
+    exists && !is_zombie(pid) && life_of(pid).is_none_or(|now| now == life)
+}
+
+/// Whether it has ended and was not waited for: some containers never do that.
+fn is_zombie(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']))
 }

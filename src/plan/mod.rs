@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::log::Fence;
 use crate::log::slot::{self, Phase, Slot};
 use crate::log::sweep::{self, Pair, Sweep};
-use crate::scheduler::{HistoryRow, JobId, Row};
+use crate::scheduler::{self, HistoryRow, JobId, Row};
 
 /// What the user asked of the sweep as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -477,7 +477,8 @@ impl Seen<'_> {
         let mut gone: BTreeMap<u32, usize> = BTreeMap::new();
         for action in &plan.actions {
             if let Action::Slot(slot, slot::Entry::Revoke { attempt, .. }) = action {
-                for (array, _) in self.carriers.get(&Pair(*slot, *attempt)).into_iter().flatten() {
+                let carriers = self.carriers.get(&Pair(*slot, *attempt)).into_iter().flatten();
+                for (array, _) in carriers.filter(|carrier| !self.starter_gone(carrier)) {
                     *gone.entry(*array).or_default() += 1;
                 }
             }
@@ -486,6 +487,12 @@ impl Seen<'_> {
             let of = self.ledger.sweep.array(array)?.tasks.len();
             (gone >= 5 && gone * 10 > of).then_some((array, gone, of))
         })
+    }
+
+    /// Whether nobody cancelled the task: a local watcher ended before it could start it.
+    fn starter_gone(&self, (array, task): &(u32, u32)) -> bool {
+        let job = self.job(*array).unwrap_or_default();
+        self.ended.get(&(job, *task)).is_some_and(|row| row.reason == scheduler::STARTER_GONE)
     }
 
     /// The jobs of ours that have pending tasks, with the array's number.
