@@ -149,6 +149,28 @@ fn ctrl_c_ends_every_program_and_watch_goes_on_to_exactly_the_budget() {
 }
 
 #[test]
+fn a_program_that_ignores_term_and_its_child_end_at_the_second_ctrl_c() {
+    let scratch = project(
+        "trap '' TERM INT\n(while :; do sleep 0.05; done) &\n\
+         echo $SWEEPCTL_SLOT >> starts\nwhile :; do sleep 0.05; done\n",
+    );
+    let mut child = start(submit(&scratch, &["--parallel", "2"]));
+    wait_until("two programs", LONG, || lines(&scratch, "starts").len() == 2);
+    signal(&child, Signal::INT);
+    let mut seen = String::new();
+    let stderr = child.stderr.as_mut().expect("piped");
+    while !seen.contains("ending what runs") {
+        let mut byte = [0];
+        assert_eq!(stderr.read(&mut byte).expect("readable"), 1, "{seen}");
+        seen.push(char::from(byte[0]));
+    }
+    signal(&child, Signal::INT);
+    wait_until("its end", Duration::from_secs(20), || child.try_wait().expect("ours").is_some());
+    assert_eq!(child.wait().expect("ours").code(), Some(130));
+    wait_until("the end of all", LONG, || processes_in(&scratch.path("")).is_empty());
+}
+
+#[test]
 fn a_killed_watcher_costs_no_run() {
     let scratch = project(GATED);
     let mut child = at_the_gate(&scratch, &["--parallel", "2"]);

@@ -20,22 +20,27 @@ pub(super) async fn run(sweep: OpenSweep) -> Result<u8, Failure> {
     let mut interrupt = signal(SignalKind::interrupt()).map_err(unexpected)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(unexpected)?;
     let mut hangup = signal(SignalKind::hangup()).map_err(unexpected)?;
-    let leave = async {
+    let mut leave = async || {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
             _ = hangup.recv() => {}
         }
     };
-    tokio::pin!(leave);
     let mut screen = Screen::new(&driver.sweep);
     // The future ends at an await: an append or an sbatch under way is found again by the logs.
     let watched = tokio::select! {
         result = watch(&mut driver, &mut screen) => Some(result),
-        () = &mut leave => None,
+        () = leave() => None,
     };
     screen.finish();
-    let Some(result) = watched else { return Ok(left(&driver).await) };
+    let Some(result) = watched else {
+        tokio::select! {
+            () = left(&driver) => {}
+            () = leave() => driver.kill().await,
+        }
+        return Ok(code::INTERRUPTED);
+    };
     if let Err(failure) = result {
         driver.let_go().await;
         return Err(failure);
@@ -63,18 +68,19 @@ async fn watch(driver: &mut Driver, screen: &mut Screen) -> Result<(), Failure> 
     }
 }
 
-async fn left(driver: &Driver) -> u8 {
+async fn left(driver: &Driver) {
     let name = &driver.sweep.file.name;
     match driver.sweep.file.runs_on {
         RunsOn::Slurm(_) => err!(
             "watching has ended, the jobs go on; `sweepctl watch {name}` comes back, `sweepctl cancel {name}` ends them"
         ),
         RunsOn::Local(_) => {
-            eprintln!("ending what runs; `sweepctl watch {name}` goes on with the rest");
+            err!(
+                "ending what runs (Ctrl-C again kills it); `sweepctl watch {name}` goes on with the rest"
+            );
             driver.let_go().await;
         }
     }
-    code::INTERRUPTED
 }
 
 /// The last words, and the exit code.

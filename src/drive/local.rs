@@ -202,16 +202,22 @@ impl Local {
         let until = tokio::time::Instant::now() + grace;
         while self.running() > 0 {
             if tokio::time::Instant::now() > until {
-                for job in self.jobs.borrow_mut().iter_mut() {
-                    for task in &mut job.tasks {
-                        if let Task::Running(child) = task {
-                            signal(child, Signal::KILL);
-                        }
-                    }
-                }
+                self.kill_all();
             }
             self.pump();
             tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Kills every task with all that it started.
+    pub(super) fn kill_all(&self) {
+        let jobs = self.jobs.borrow();
+        for task in jobs.iter().flat_map(|job| &job.tasks) {
+            if let Task::Running(child) = task
+                && let Some(pid) = child.id().and_then(|pid| Pid::from_raw(pid.cast_signed()))
+            {
+                kill_tree(pid);
+            }
         }
     }
 
@@ -276,6 +282,44 @@ fn signal(child: &Child, signal: Signal) {
     if let Some(pid) = child.id().and_then(|pid| Pid::from_raw(pid as i32)) {
         let _ = kill_process(pid, signal);
     }
+}
+
+/// Kills a task and what descends from it. Orphans are found too: a task adopts those of its program.
+fn kill_tree(task: Pid) {
+    let mut tree = vec![task];
+    // Stopped first, they start no more while we look; each round finds what the last one missed.
+    for _ in 0..10 {
+        for pid in &tree {
+            let _ = kill_process(*pid, Signal::STOP);
+        }
+        let parents = parents();
+        let before = tree.len();
+        while let Some((pid, _)) =
+            parents.iter().find(|(pid, parent)| tree.contains(parent) && !tree.contains(pid))
+        {
+            tree.push(*pid);
+        }
+        if tree.len() == before {
+            break;
+        }
+    }
+    for pid in tree {
+        let _ = kill_process(pid, Signal::KILL);
+    }
+}
+
+/// Every process of this machine with its parent.
+fn parents() -> Vec<(Pid, Pid)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let number = |text: &str| text.parse().ok().and_then(Pid::from_raw);
+    entries
+        .filter_map(|entry| {
+            let pid = number(entry.file_name().to_str()?)?;
+            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+            let parent = number(stat.rsplit_once(')')?.1.split_whitespace().nth(1)?)?;
+            Some((pid, parent))
+        })
+        .collect()
 }
 
 /// `PID-START`, which no other process of this machine has until it is booted anew.

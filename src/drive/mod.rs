@@ -447,6 +447,13 @@ impl Driver {
             local.end_all(Duration::from_secs(50)).await;
         }
     }
+
+    /// Kills what a local scheduler runs, without asking it to end.
+    pub async fn kill(&self) {
+        if let Cluster::Local(local) = &self.cluster {
+            local.end_all(Duration::ZERO).await;
+        }
+    }
 }
 
 /// What the script of an array is made of.
