@@ -206,6 +206,30 @@ fn runs_that_fail_are_counted_and_the_exit_code_says_so() {
 }
 
 #[test]
+fn the_breaker_stops_a_typo_and_resume_goes_on_once_it_is_mended() {
+    let scratch =
+        project("echo $SWEEPCTL_SLOT >> starts\necho no module named torhc >&2\nexit 1\n");
+    let output = submit(&scratch, &[]).output().expect("it runs");
+    expect_code(&output, 6);
+    let starts = lines(&scratch, "starts").len();
+    assert!((1..=4).contains(&starts), "{starts} starts");
+    let err = text(&output.stderr);
+    assert!(
+        err.contains("no module named torhc") && err.contains("`sweepctl resume sweep`"),
+        "{err}"
+    );
+    assert_eq!(status(&scratch)["state"], "paused");
+
+    scratch.write("train.sh", "echo $SWEEPCTL_SLOT >> ends\n");
+    let output = call(&scratch, &["resume"]);
+    expect_code(&output, 0);
+    assert!(text(&output.stderr).contains("`sweepctl watch sweep`"), "nobody watches it");
+    expect_code(&call(&scratch, &["watch"]), 0);
+    assert_eq!(lines(&scratch, "ends"), all());
+    assert_eq!(status(&scratch)["finished"], 12);
+}
+
+#[test]
 fn agents_by_hand_take_open_slots_and_never_more_than_the_budget() {
     let scratch = project(GATED);
     let child = at_the_gate(&scratch, &["--parallel", "2", "--jobs", "2"]);
@@ -300,6 +324,20 @@ fn stop_lets_what_runs_finish() {
     expect_code(&child.wait_with_output().expect("it ends"), 6);
     assert_eq!(lines(&scratch, "ends"), lines(&scratch, "starts"));
     assert!(lines(&scratch, "ends").len() < 12);
+}
+
+#[test]
+fn tick_leaves_a_local_sweep_able_to_finish() {
+    let scratch = project(GATED);
+    let child = at_the_gate(&scratch, &["--parallel", "2"]);
+    signal(&child, Signal::INT);
+    expect_code(&child.wait_with_output().expect("it ends"), 130);
+    for _ in 0..6 {
+        expect_code(&call(&scratch, &["tick"]), 0);
+    }
+    open_gate(&scratch);
+    expect_code(&call(&scratch, &["watch"]), 0);
+    assert_eq!(lines(&scratch, "ends"), all());
 }
 
 #[test]

@@ -196,7 +196,14 @@ async fn run(command: Command) -> Result<u8, Failure> {
         Command::Submit(args) => submit::run(args).await,
         Command::Watch(named) => watch::run(named.open()?).await,
         Command::Tick(named) => {
-            let mut driver = Driver::new(named.open()?).await?;
+            let sweep = named.open()?;
+            if is_local(&sweep) {
+                // A tick's tasks would end with it.
+                watch_hint(&sweep);
+                out!("{}", view(&sweep).line());
+                return Ok(0);
+            }
+            let mut driver = Driver::new(sweep).await?;
             for said in driver.tick().await?.said {
                 err!("{said}");
             }
@@ -217,6 +224,9 @@ async fn run(command: Command) -> Result<u8, Failure> {
             let entry = |sweep: &Sweep| sweep.stopped().then_some(Entry::Budget { budget });
             // The shell that goes on is where the fault was mended: its environment is the jobs' from now on.
             let _ = environment::save(&sweep.dir);
+            if is_local(&sweep) {
+                watch_hint(&sweep);
+            }
             command_entry(sweep, entry).await
         }
         Command::Stop(named) => command_entry(named.open()?, |sweep| end(sweep, false)).await,
@@ -236,6 +246,15 @@ async fn run(command: Command) -> Result<u8, Failure> {
             task::run(&dir, me).await.map_err(task_failure)
         }
     }
+}
+
+fn is_local(sweep: &OpenSweep) -> bool {
+    matches!(sweep.file.runs_on, state::RunsOn::Local(_))
+}
+
+fn watch_hint(sweep: &OpenSweep) {
+    let name = &sweep.file.name;
+    err!("this sweep runs only while a shell here watches it: `sweepctl watch {name}`");
 }
 
 fn task_failure(error: task::TaskError) -> Failure {
@@ -264,7 +283,7 @@ async fn command_entry(
         out!("{}: nothing to change", sweep.file.name);
     }
     // A local sweep is looked after by the process that started it.
-    if matches!(sweep.file.runs_on, state::RunsOn::Slurm(_)) {
+    if !is_local(&sweep) {
         let mut driver = Driver::new(sweep).await?;
         for _ in 0..2 {
             for said in driver.tick().await?.said {
