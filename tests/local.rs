@@ -230,6 +230,29 @@ fn the_breaker_stops_a_typo_and_resume_goes_on_once_it_is_mended() {
 }
 
 #[test]
+fn a_missing_python_is_named_with_what_to_do() {
+    let scratch = Scratch::new();
+    scratch.write(
+        "sweep.yaml",
+        "program: train.py\nmethod: grid\nparameters: {x: {values: [1, 2]}}\n",
+    );
+    scratch.write("train.py", "");
+    let bin = scratch.path("bin");
+    fs::create_dir(&bin).expect("a folder");
+    for program in ["bash", "uname", "env", "python3"] {
+        std::os::unix::fs::symlink(which::which(program).expect("installed"), bin.join(program))
+            .expect("a link");
+    }
+    let output = submit(&scratch, &[]).env("PATH", &bin).output().expect("it runs");
+    expect_code(&output, 6);
+    let err = text(&output.stderr);
+    assert!(
+        err.contains("`python` not found") && err.contains("help: write `command: [python3"),
+        "{err}"
+    );
+}
+
+#[test]
 fn agents_by_hand_take_open_slots_and_never_more_than_the_budget() {
     let scratch = project(GATED);
     let child = at_the_gate(&scratch, &["--parallel", "2", "--jobs", "2"]);

@@ -400,8 +400,17 @@ impl Task {
         set("SWEEPCTL_SWEEP", file.name.clone().into());
         set("SWEEPCTL_SLOT", pair.0.to_string().into());
         let cwd = std::env::current_dir().map_err(|error| format!("no working folder: {error}"))?;
-        program::resolve(&argv, &env, &cwd, file.spec.program.as_deref())
-            .map_err(|missing| missing.to_string())?;
+        program::resolve(&argv, &env, &cwd, file.spec.program.as_deref()).map_err(|missing| {
+            let mut text = missing.what;
+            if let Some(hint) = missing.hint {
+                text = format!("{text} ({hint})");
+            }
+            if file.spec.command.is_none() && text.starts_with("`python`") {
+                text += "\nhelp: write `command: [python3, \"${program}\", \"${args}\"]` \
+                             into the sweep file, or put `python` on PATH";
+            }
+            text
+        })?;
         Ok(Launch {
             argv,
             env,
