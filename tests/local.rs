@@ -364,6 +364,14 @@ fn tick_leaves_a_local_sweep_able_to_finish() {
 }
 
 #[test]
+fn a_quiet_submit_prints_the_name_alone() {
+    let scratch = project("true\n");
+    let output = submit(&scratch, &["--quiet"]).output().expect("it runs");
+    expect_code(&output, 0);
+    assert_eq!(text(&output.stdout), "sweep\n");
+}
+
+#[test]
 fn the_same_name_again_gets_a_number_and_the_same_submit_again_is_recognised() {
     let scratch = project(GATED);
     let child = at_the_gate(&scratch, &["--parallel", "2"]);

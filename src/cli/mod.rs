@@ -194,7 +194,7 @@ pub fn main() -> ExitCode {
 async fn run(command: Command) -> Result<u8, Failure> {
     match command {
         Command::Submit(args) => submit::run(args).await,
-        Command::Watch(named) => watch::run(named.open()?).await,
+        Command::Watch(named) => watch::run(named.open()?, false).await,
         Command::Tick(named) => {
             let sweep = named.open()?;
             if is_local(&sweep) {

@@ -306,7 +306,7 @@ pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
     if args.quiet {
         out!("{}", sweep.file.name);
     }
-    if args.detach { detach(sweep).await } else { watch::run(sweep).await }
+    if args.detach { detach(sweep).await } else { watch::run(sweep, args.quiet).await }
 }
 
 fn spans(local: bool) -> Spans {

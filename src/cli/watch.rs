@@ -12,8 +12,8 @@ use crate::log::slot::Slot;
 use crate::say::{err, out};
 use crate::view::SweepView;
 
-/// Watches until the sweep has ended, is paused, or the user leaves.
-pub(super) async fn run(sweep: OpenSweep) -> Result<u8, Failure> {
+/// Watches until the sweep has ended, is paused, or the user leaves; `quiet` leaves stdout alone.
+pub(super) async fn run(sweep: OpenSweep, quiet: bool) -> Result<u8, Failure> {
     let mut driver = Driver::new(sweep).await?;
     let unexpected =
         |error| Failure::new(code::UNEXPECTED, format!("cannot catch signals: {error}"));
@@ -45,7 +45,7 @@ pub(super) async fn run(sweep: OpenSweep) -> Result<u8, Failure> {
         driver.let_go().await;
         return Err(failure);
     }
-    Ok(ended(&driver.sweep))
+    Ok(ended(&driver.sweep, quiet))
 }
 
 async fn watch(driver: &mut Driver, screen: &mut Screen) -> Result<(), Failure> {
@@ -84,11 +84,16 @@ async fn left(driver: &Driver) {
 }
 
 /// The last words, and the exit code.
-fn ended(sweep: &OpenSweep) -> u8 {
+fn ended(sweep: &OpenSweep, quiet: bool) -> u8 {
     let view = view(sweep);
-    println!("{}", view.line());
+    let mut result = view.line();
     if let Some(best) = &view.best {
-        println!("{}", best.text());
+        result = format!("{result}\n{}", best.text());
+    }
+    if quiet {
+        err!("{result}");
+    } else {
+        out!("{result}");
     }
     if let Some(why) = &view.why {
         err!("{}: {why}", view.state);
