@@ -43,7 +43,7 @@ struct Cli {
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Start a sweep and watch it until its budget is used up
-    Submit(submit::SubmitArgs),
+    Submit(Box<submit::SubmitArgs>),
     /// Watch a sweep and keep its jobs topped up; Ctrl-C ends watching, not the jobs
     Watch(Named),
     /// Look, top up and tidy once, as `watch` does all the time
@@ -193,7 +193,7 @@ pub fn main() -> ExitCode {
 
 async fn run(command: Command) -> Result<u8, Failure> {
     match command {
-        Command::Submit(args) => submit::run(args).await,
+        Command::Submit(args) => submit::run(*args).await,
         Command::Watch(named) => watch::run(named.open()?, false).await,
         Command::Tick(named) => {
             let sweep = named.open()?;

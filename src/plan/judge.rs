@@ -45,9 +45,7 @@ fn end_of(seen: &Seen, holder: &Holder, plan: &mut Plan) -> Option<End> {
     let who = &holder.who;
     let key = (who.job.as_str(), who.task);
     let alive = seen.job(who.array) == Some(who.job.as_str()) && seen.alive.contains(&key);
-    if seen.snapshot.queue.is_none() {
-        return None;
-    }
+    seen.snapshot.queue.as_ref()?;
     if alive {
         plan.sightings.missing.remove(&who.claim);
         return None;
