@@ -42,7 +42,10 @@ pub(super) async fn run(sweep: OpenSweep, quiet: bool) -> Result<u8, Failure> {
         return Ok(code::INTERRUPTED);
     };
     if let Err(failure) = result {
-        driver.let_go().await;
+        tokio::select! {
+            () = driver.let_go() => {}
+            () = leave() => driver.kill().await,
+        }
         return Err(failure);
     }
     Ok(ended(&driver.sweep, quiet))
@@ -132,7 +135,7 @@ impl Screen {
     fn new(sweep: &OpenSweep) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(u64::from(sweep.budget()));
-            let style = ProgressStyle::with_template("{bar:20} {pos}/{len} {wide_msg}");
+            let style = ProgressStyle::with_template("{bar:10} {pos}/{len} {wide_msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar
         });
@@ -147,12 +150,14 @@ impl Screen {
     }
 
     fn show(&mut self, view: &SweepView) {
-        let line = view.line();
         if let Some(bar) = &self.bar {
             bar.set_length(u64::from(view.budget));
             bar.set_position(u64::from(view.finished + view.failed));
-            bar.set_message(line);
-        } else if line != self.last {
+            bar.set_message(view.beside_bar());
+            return;
+        }
+        let line = view.line();
+        if line != self.last {
             err!("{line}");
             self.last = line;
         }
