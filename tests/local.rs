@@ -498,3 +498,17 @@ fn a_watcher_in_a_group_of_its_own_hears_hangup_too() {
     expect_code(&child.wait_with_output().expect("it ends"), 130);
     assert_eq!(processes_in(&scratch.path("")), Vec::<String>::new());
 }
+
+#[test]
+fn cancel_ends_what_a_killed_watcher_left_running() {
+    let scratch = project(GATED);
+    let mut child = at_the_gate(&scratch, &["--parallel", "2"]);
+    signal(&child, Signal::KILL);
+    child.wait().expect("ours");
+    assert!(!processes_in(&scratch.path("")).is_empty());
+    expect_code(&call(&scratch, &["cancel"]), 0);
+    wait_until("the end of all", LONG, || processes_in(&scratch.path("")).is_empty());
+    expect_code(&call(&scratch, &["watch"]), 6);
+    assert_eq!(status(&scratch)["state"], "cancelled");
+    assert_eq!(lines(&scratch, "starts").len(), 4);
+}

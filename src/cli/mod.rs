@@ -282,8 +282,8 @@ async fn command_entry(
     if !said {
         out!("{}: nothing to change", sweep.file.name);
     }
-    // A local sweep is looked after by the process that started it.
-    if !is_local(&sweep) {
+    // A local sweep is looked after by the shell that watches it, but an end needs none that does.
+    if !is_local(&sweep) || sweep.log.state.cancelled.is_some() {
         let mut driver = Driver::new(sweep).await?;
         for _ in 0..2 {
             for said in driver.tick().await?.said {

@@ -164,8 +164,11 @@ impl Local {
         }
     }
 
-    /// Ends tasks, `JOB_TASK` or `JOB`.
+    /// Ends tasks, `JOB_TASK` or `JOB`; of another process's tasks only those that run and are named.
     pub(super) fn cancel(&self, targets: &[String], pending_only: bool) {
+        for target in targets.iter().filter(|_| !pending_only) {
+            self.cancel_of_another_process(target);
+        }
         for job in self.jobs.borrow_mut().iter_mut() {
             for (index, task) in job.tasks.iter_mut().enumerate() {
                 let own = format!("{}_{index}", job.id);
@@ -178,6 +181,22 @@ impl Local {
                     _ => {}
                 }
             }
+        }
+    }
+
+    fn cancel_of_another_process(&self, target: &str) {
+        let Some((job, task)) = target.rsplit_once('_') else { return };
+        let own = format!("local.{}.{}.", log::host(), own_life());
+        let here = format!("local.{}.", log::host());
+        if job.starts_with(&own) || !job.starts_with(&here) {
+            return;
+        }
+        let array = job.rsplit_once('.').and_then(|(_, array)| array.parse().ok());
+        let (Some(array), Ok(task)) = (array, task.parse()) else { return };
+        let life = fs::read_to_string(task_file(&self.sweep_dir, array, task)).unwrap_or_default();
+        let pid = life.split('-').next().and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
+        if let Some(pid) = pid.filter(|_| lives(life.trim())) {
+            let _ = kill_process(pid, Signal::TERM);
         }
     }
 
