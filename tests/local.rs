@@ -512,3 +512,62 @@ fn cancel_ends_what_a_killed_watcher_left_running() {
     assert_eq!(status(&scratch)["state"], "cancelled");
     assert_eq!(lines(&scratch, "starts").len(), 4);
 }
+
+#[test]
+fn stop_ends_a_sweep_that_nobody_watches() {
+    let scratch = project(GATED);
+    let child = at_the_gate(&scratch, &["--parallel", "2"]);
+    signal(&child, Signal::INT);
+    expect_code(&child.wait_with_output().expect("it ends"), 130);
+    expect_code(&call(&scratch, &["stop"]), 0);
+    expect_code(&call(&scratch, &["watch"]), 6);
+    assert_eq!(status(&scratch)["state"], "cancelled");
+    assert_eq!(lines(&scratch, "starts").len(), 4);
+
+    open_gate(&scratch);
+    expect_code(&call(&scratch, &["resume"]), 0);
+    expect_code(&call(&scratch, &["watch"]), 0);
+    assert_eq!(lines(&scratch, "ends"), all(), "a stop can be taken back");
+}
+
+#[test]
+fn a_first_run_that_fails_is_tried_again_once_another_has_finished() {
+    let scratch = project("echo $SWEEPCTL_SLOT >> starts\n[ $SWEEPCTL_SLOT != 0 ] || exit 3\n");
+    let output = submit(&scratch, &["--parallel", "1"]).output().expect("it runs");
+    expect_code(&output, 6);
+    let seen = status(&scratch);
+    assert_eq!((&seen["finished"], &seen["failed"]), (&11.into(), &1.into()));
+    assert_eq!(lines(&scratch, "starts").len(), 13, "the first start only showed that it fails");
+}
+
+#[test]
+fn runs_that_never_started_are_not_given_up_however_often_watching_ends() {
+    let scratch = project(GATED);
+    let many = TWELVE.replace("11]", &numbers_from_11_to(199));
+    scratch.write("sweep.yaml", &many);
+    // As many at a time as there are cores: the last slots wait in the first array.
+    let mut watcher = start(submit(&scratch, &["--max-attempts", "9"]));
+    for round in 0..=4 {
+        wait_until("an array with slot 199", LONG, || {
+            let log = scratch.path(".sweepctl/sweeps/sweep/log");
+            let carried = format!("[199,{round}]");
+            let has = |path| fs::read_to_string(path).unwrap_or_default().contains(&carried);
+            fs::read_dir(log).into_iter().flatten().flatten().any(|entry| has(entry.path()))
+        });
+        signal(&watcher, Signal::INT);
+        expect_code(&watcher.wait_with_output().expect("it ends"), 130);
+        let mut watch = scratch.sweepctl();
+        watch.arg("watch");
+        watcher = start(watch);
+    }
+    signal(&watcher, Signal::KILL);
+    watcher.wait().expect("ours");
+    expect_code(&call(&scratch, &["cancel"]), 0);
+    wait_until("the end of all", LONG, || processes_in(&scratch.path("")).is_empty());
+    assert_eq!(status(&scratch)["given_up"], 0);
+}
+
+fn numbers_from_11_to(last: u32) -> String {
+    let numbers: Vec<String> = (11..=last).map(|number| number.to_string()).collect();
+    format!("{}]", numbers.join(", "))
+}

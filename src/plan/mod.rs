@@ -384,12 +384,15 @@ fn take_back_attempts(seen: &Seen, plan: &mut Plan) -> Vec<Pair> {
         let key = format!("{}.{}", pair.0, pair.1);
         let since = *plan.sightings.gone.entry(key).or_insert(seen.now);
         if seen.now >= since + seen.policy.spans.gone {
+            // That a watcher was ended says nothing against its tasks.
+            let mut carriers = seen.carriers.get(&pair).into_iter().flatten();
+            let unstarted = !carriers.any(|carrier| seen.starter_gone(carrier));
             plan.actions.push(Action::Slot(
                 pair.0,
                 slot::Entry::Revoke {
                     attempt: pair.1,
                     why: "its task ended or vanished without having started".to_owned(),
-                    unstarted: true,
+                    unstarted,
                 },
             ));
         }
@@ -538,7 +541,7 @@ fn let_go(seen: &Seen, plan: &mut Plan) {
     }
 }
 
-/// §8: closes what is open and carried; cancels what runs if that was asked for.
+/// §8: takes back what is open and carried, so that a `resume` finds it; cancels what runs if that was asked for.
 fn wind_up(seen: &Seen, plan: &mut Plan) {
     let Some((why, kill)) = &seen.ledger.sweep.cancelled else { return };
     for (number, slot) in seen.ledger.slots.iter().enumerate() {
@@ -548,7 +551,8 @@ fn wind_up(seen: &Seen, plan: &mut Plan) {
                 |action: &Action| matches!(action, Action::Slot(slot, _) if *slot == pair.0);
             if !plan.actions.iter().any(already) {
                 let why = format!("cancelled: {why}");
-                plan.actions.push(Action::Slot(pair.0, slot::Entry::Close { why }));
+                let entry = slot::Entry::Revoke { attempt: pair.1, why, unstarted: false };
+                plan.actions.push(Action::Slot(pair.0, entry));
             }
         }
     }

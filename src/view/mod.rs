@@ -144,7 +144,7 @@ impl SweepView {
                 "given-up".to_owned()
             }
             Phase::Open => {
-                self.pending += 1;
+                self.pending += u32::from(!facts.sweep.closed);
                 "waiting".to_owned()
             }
             Phase::Held(_) => {
