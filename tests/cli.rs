@@ -253,3 +253,20 @@ fn the_binary_runs_in_an_empty_root() {
     let (out, _) = expect_code(&output.expect("chroot runs"), 0);
     assert_eq!(out, concat!("sweepctl ", env!("CARGO_PKG_VERSION"), "\n"));
 }
+
+#[test]
+fn a_sweep_that_cannot_be_read_is_named_and_hides_no_other() {
+    let scratch = project();
+    for _ in 0..2 {
+        expect_code(&call(&scratch, &["submit", "sweep.yaml", "--local"]), 0);
+    }
+    scratch.write(".sweepctl/sweeps/sweep/sweep.json", "{");
+    let (out, err) = expect_code(&call(&scratch, &["status"]), 0);
+    assert!(out.starts_with("sweep-2: 3 of 3 runs finished"), "{out}");
+    assert!(
+        err.contains("warning: cannot understand") && err.contains("/sweep/sweep.json"),
+        "{err}"
+    );
+    let (_, err) = expect_code(&call(&scratch, &["watch", "sweep"]), 1);
+    assert!(err.contains("cannot understand"), "{err}");
+}

@@ -300,7 +300,12 @@ fn status(args: &StatusArgs) -> Result<u8, Failure> {
     let state_dir = args.named.place.find()?;
     let names = match &args.named.name {
         Some(name) => vec![name.clone()],
-        None => state::names(&state_dir),
+        None => {
+            for error in state::unreadable(&state_dir) {
+                err!("warning: {error}");
+            }
+            state::names(&state_dir)
+        }
     };
     let mut views = Vec::new();
     for name in &names {
