@@ -1,5 +1,8 @@
 //! Runs hyperparameter sweeps on SLURM clusters.
 
+// They panic when nobody reads; `say` does not.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod abort;
 pub mod cli;
 pub mod drive;
@@ -8,6 +11,7 @@ pub mod launch;
 pub mod log;
 pub mod plan;
 pub mod process;
+mod say;
 pub mod scheduler;
 pub mod search;
 pub mod sweep;

@@ -13,6 +13,7 @@ use crate::drive::{DriveError, Driver, environment};
 use crate::job::task::{self, Me};
 use crate::log::sweep::{Entry, Sweep};
 use crate::log::{self, Log};
+use crate::say::{err, out};
 use crate::search;
 use crate::view::{Facts, SweepView};
 
@@ -182,16 +183,16 @@ pub fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("error: cannot start: {error}");
+            err!("error: cannot start: {error}");
             return ExitCode::from(code::UNEXPECTED);
         }
     };
     match runtime.block_on(run(cli.command)) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
-            eprintln!("error: {}", failure.text);
+            err!("error: {}", failure.text);
             if let Some(help) = failure.help {
-                eprintln!("help: {help}");
+                err!("help: {help}");
             }
             ExitCode::from(failure.code)
         }
@@ -201,13 +202,20 @@ pub fn main() -> ExitCode {
 async fn run(command: Command) -> Result<u8, Failure> {
     match command {
         Command::Submit(args) => submit::run(*args).await,
-        Command::Watch(named) => watch::run(Driver::new(named.open()?).await?).await,
+        Command::Watch(named) => watch::run(Driver::new(named.open()?).await?, false).await,
         Command::Tick(named) => {
-            let mut driver = Driver::new(named.open()?).await?;
-            for said in driver.tick().await?.said {
-                eprintln!("{said}");
+            let sweep = named.open()?;
+            if is_local(&sweep) {
+                // A tick's tasks would end with it.
+                watch_hint(&sweep);
+                out!("{}", view(&sweep).line());
+                return Ok(0);
             }
-            println!("{}", view(&driver.sweep).line());
+            let mut driver = Driver::new(sweep).await?;
+            for said in driver.tick().await?.said {
+                err!("{said}");
+            }
+            out!("{}", view(&driver.sweep).line());
             Ok(0)
         }
         Command::Status(args) => status(&args),
@@ -224,6 +232,9 @@ async fn run(command: Command) -> Result<u8, Failure> {
             let entry = |sweep: &Sweep| sweep.stopped().then_some(Entry::Budget { budget });
             // The shell that goes on is where the fault was mended: its environment is the jobs' from now on.
             let _ = environment::save(&sweep.dir);
+            if is_local(&sweep) {
+                watch_hint(&sweep);
+            }
             command_entry(sweep, entry).await
         }
         Command::Stop(named) => command_entry(named.open()?, |sweep| end(sweep, false)).await,
@@ -243,6 +254,15 @@ async fn run(command: Command) -> Result<u8, Failure> {
             task::run(&dir, me).await.map_err(task_failure)
         }
     }
+}
+
+fn is_local(sweep: &OpenSweep) -> bool {
+    matches!(sweep.file.runs_on, state::RunsOn::Local(_))
+}
+
+fn watch_hint(sweep: &OpenSweep) {
+    let name = &sweep.file.name;
+    err!("this sweep runs only while a shell here watches it: `sweepctl watch {name}`");
 }
 
 fn task_failure(error: task::TaskError) -> Failure {
@@ -268,19 +288,19 @@ async fn command_entry(
         entry(sweep).filter(|_| std::mem::take(&mut once))
     })?;
     if !said {
-        println!("{}: nothing to change", sweep.file.name);
+        out!("{}: nothing to change", sweep.file.name);
     }
-    // A local sweep is looked after by the process that started it.
-    if matches!(sweep.file.runs_on, state::RunsOn::Slurm(_)) {
+    // A local sweep is looked after by the shell that watches it, but an end needs none that does.
+    if !is_local(&sweep) || sweep.log.state.cancelled.is_some() {
         let mut driver = Driver::new(sweep).await?;
         for _ in 0..2 {
             for said in driver.tick().await?.said {
-                eprintln!("{said}");
+                err!("{said}");
             }
         }
         sweep = driver.sweep;
     }
-    println!("{}", view(&sweep).line());
+    out!("{}", view(&sweep).line());
     Ok(0)
 }
 
@@ -288,7 +308,12 @@ fn status(args: &StatusArgs) -> Result<u8, Failure> {
     let state_dir = args.named.place.find()?;
     let names = match &args.named.name {
         Some(name) => vec![name.clone()],
-        None => state::names(&state_dir),
+        None => {
+            for error in state::unreadable(&state_dir) {
+                err!("warning: {error}");
+            }
+            state::names(&state_dir)
+        }
     };
     let mut views = Vec::new();
     for name in &names {
@@ -296,12 +321,12 @@ fn status(args: &StatusArgs) -> Result<u8, Failure> {
     }
     if args.json {
         let json = serde_json::json!({ "schema_version": 1, "sweeps": views });
-        println!("{json:#}");
+        out!("{json:#}");
     } else if views.is_empty() {
-        println!("no sweep yet");
+        out!("no sweep yet");
     } else {
         let texts: Vec<String> = views.iter().map(SweepView::text).collect();
-        println!("{}", texts.join("\n\n"));
+        out!("{}", texts.join("\n\n"));
     }
     Ok(0)
 }

@@ -11,6 +11,7 @@ use crate::launch;
 use crate::log;
 use crate::log::sweep::{Array, Pair};
 use crate::plan::{Policy, Spans};
+use crate::say::{err, out};
 use crate::scheduler::slurm::Slurm;
 use crate::scheduler::{Limits, SubmitRefusal, Submitted};
 use crate::sweep::{self as sweep_file, Severity, SweepSpec};
@@ -138,6 +139,48 @@ const REFUSED: &[(&str, &str)] = &[
     ("-M", "give --clusters before `--`"),
 ];
 
+/// Variables by which users give sbatch options without typing them, and the options' names.
+const SBATCH_VARIABLES: &[(&str, &str, &str)] = &[
+    ("SBATCH_ACCOUNT", "account", "-A"),
+    ("SBATCH_PARTITION", "partition", "-p"),
+    ("SBATCH_QOS", "qos", "-q"),
+    ("SBATCH_TIMELIMIT", "time", "-t"),
+    ("SBATCH_CONSTRAINT", "constraint", "-C"),
+    ("SBATCH_GRES", "gres", ""),
+    ("SBATCH_GPUS", "gpus", "-G"),
+    ("SBATCH_GPUS_PER_NODE", "gpus-per-node", ""),
+    ("SBATCH_MEM_PER_NODE", "mem", ""),
+    ("SBATCH_RESERVATION", "reservation", ""),
+];
+
+/// Adds what `SBATCH_*` variables of this shell ask for, unless a flag does.
+///
+/// They become options of the sweep: a later `watch` in another shell submits the same jobs.
+fn add_from_variables(options: &mut Vec<String>, env: impl Iterator<Item = (String, String)>) {
+    let mut variables: Vec<(String, String)> =
+        env.filter(|(name, value)| name.starts_with("SBATCH_") && !value.is_empty()).collect();
+    variables.sort();
+    let mut ignored = Vec::new();
+    for (variable, value) in variables {
+        let known = SBATCH_VARIABLES.iter().find(|(name, ..)| *name == variable);
+        let Some((_, name, short)) = known else {
+            ignored.push(format!("`{variable}`"));
+            continue;
+        };
+        let long = format!("--{name}=");
+        let given = |option: &String| {
+            option.starts_with(&long) || (!short.is_empty() && option.starts_with(short))
+        };
+        if !options.iter().any(given) {
+            options.push(format!("{long}{value}"));
+        }
+    }
+    if !ignored.is_empty() {
+        let names = ignored.join(", ");
+        err!("warning: {names} of this shell not used: give sbatch's option after `--` instead");
+    }
+}
+
 impl Request {
     fn options(&self, more: &[String]) -> Result<Vec<String>, Failure> {
         let given = [
@@ -184,7 +227,13 @@ impl Request {
 /// Starts a sweep.
 pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
     let (spec, text) = read(&args.file)?;
-    let options = args.request.options(&args.more)?;
+    let mut options = args.request.options(&args.more)?;
+    if !args.local {
+        let env = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
+        });
+        add_from_variables(&mut options, env);
+    }
     let (budget, reason) = budget(&args, &spec)?;
     let folder = logical_cwd();
     let asked = asked(&args, &text, &options, &folder);
@@ -222,25 +271,21 @@ pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
         asked: asked.clone(),
         created: log::now(),
     };
-    eprintln!(
-        "{}: {budget} runs ({reason}); the sweep lives in {}",
-        file.name,
-        state_dir.display()
-    );
+    err!("{}: {budget} runs ({reason}); the sweep lives in {}", file.name, state_dir.display());
     if args.dry_run {
-        print!("{}", dry_run(&state_dir, file)?);
+        out!("{}", dry_run(&state_dir, file)?.trim_end());
         return Ok(0);
     }
     if !args.new
         && let Some(live) = same_under_way(&state_dir, &asked)?
     {
-        eprintln!("{}", view(&live).line());
-        eprintln!(
+        err!("{}", view(&live).line());
+        err!(
             "this sweep is under way already: `sweepctl watch {}` watches it, `--new` starts another one",
             live.file.name
         );
         if args.quiet {
-            println!("{}", live.file.name);
+            out!("{}", live.file.name);
         }
         return Ok(0);
     }
@@ -260,10 +305,10 @@ pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
         Failure::new(code::UNEXPECTED, format!("cannot save the environment: {error}"))
     })?;
     if args.quiet {
-        println!("{}", sweep.file.name);
+        out!("{}", sweep.file.name);
     }
     let driver = Driver::with(sweep, slurm);
-    if args.detach { detach(driver).await } else { watch::run(driver).await }
+    if args.detach { detach(driver).await } else { watch::run(driver, args.quiet).await }
 }
 
 fn spans(local: bool) -> Spans {
@@ -280,7 +325,7 @@ fn read(path: &Path) -> Result<(SweepSpec, Vec<u8>), Failure> {
     match sweep_file::read(&text, &path.to_string_lossy()) {
         Ok(reading) => {
             for problem in reading.warnings {
-                eprintln!("warning: {problem}");
+                err!("warning: {problem}");
             }
             Ok((reading.spec, text))
         }
@@ -289,13 +334,13 @@ fn read(path: &Path) -> Result<(SweepSpec, Vec<u8>), Failure> {
             for problem in problems {
                 match problem.severity {
                     Severity::Error => errors.push(problem.to_string()),
-                    Severity::Warning => eprintln!("warning: {problem}"),
+                    Severity::Warning => err!("warning: {problem}"),
                 }
             }
             // The last one is printed with the exit code.
             let last = errors.pop().unwrap_or_else(|| "the sweep file cannot be used".to_owned());
             for error in errors {
-                eprintln!("error: {error}");
+                err!("error: {error}");
             }
             Err(Failure::new(code::SWEEP_FILE, last))
         }
@@ -444,11 +489,11 @@ async fn check_with_slurm(state_dir: &Path, file: &SweepFile) -> Result<(Slurm, 
     match answer {
         Ok(estimate) => {
             if !estimate.is_empty() {
-                eprintln!("{estimate}");
+                err!("{estimate}");
             }
         }
         Err(Submitted::Refused { kind: SubmitRefusal::Limit, text }) => {
-            eprintln!("SLURM takes no job of yours now ({text}); this will be tried again");
+            err!("SLURM takes no job of yours now ({text}); this will be tried again");
         }
         Err(Submitted::Refused { kind, text }) => {
             let failure = Failure::new(code::SLURM, format!("SLURM refuses such a job: {text}"));
@@ -476,7 +521,7 @@ async fn detach(mut driver: Driver) -> Result<u8, Failure> {
     let left = loop {
         let tick = driver.tick().await?;
         for said in &tick.said {
-            eprintln!("{said}");
+            err!("{said}");
         }
         let left = driver.left_to_queue()?;
         if left == 0 || !tick.acted {
@@ -485,10 +530,10 @@ async fn detach(mut driver: Driver) -> Result<u8, Failure> {
     };
     let name = driver.sweep.file.name.clone();
     if left > 0 {
-        eprintln!(
+        err!(
             "{left} runs are not queued yet; `sweepctl watch {name}` or `sweepctl tick {name}` goes on"
         );
     }
-    eprintln!("`sweepctl status {name}` shows how far it is");
+    err!("`sweepctl status {name}` shows how far it is");
     Ok(0)
 }

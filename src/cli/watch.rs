@@ -9,13 +9,14 @@ use super::{Failure, code, view};
 use crate::drive::Driver;
 use crate::drive::state::{self, OpenSweep, RunsOn};
 use crate::log::slot::Slot;
+use crate::say::{err, out};
 use crate::view::{SweepView, Waits};
 
 /// How long a watcher without a terminal stays: login nodes are not for daemons.
 const UNATTENDED: std::time::Duration = std::time::Duration::from_secs(12 * 3600);
 
-/// Watches until the sweep has ended, is paused, or the user leaves.
-pub(super) async fn run(mut driver: Driver) -> Result<u8, Failure> {
+/// Watches until the sweep has ended, is paused, or the user leaves; `quiet` leaves stdout alone.
+pub(super) async fn run(mut driver: Driver, quiet: bool) -> Result<u8, Failure> {
     if matches!(driver.sweep.file.runs_on, RunsOn::Slurm(_)) {
         // A login node is shared. Refused only where the priority is lower already.
         let _ = rustix::process::nice(10);
@@ -25,27 +26,35 @@ pub(super) async fn run(mut driver: Driver) -> Result<u8, Failure> {
     let mut interrupt = signal(SignalKind::interrupt()).map_err(unexpected)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(unexpected)?;
     let mut hangup = signal(SignalKind::hangup()).map_err(unexpected)?;
-    let leave = async {
+    let mut leave = async || {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
             _ = hangup.recv() => {}
         }
     };
-    tokio::pin!(leave);
     let mut screen = Screen::new(&driver.sweep);
     // The future ends at an await: an append or an sbatch under way is found again by the logs.
     let watched = tokio::select! {
         result = watch(&mut driver, &mut screen) => Some(result),
-        () = &mut leave => None,
+        () = leave() => None,
     };
     screen.finish();
-    let Some(result) = watched else { return Ok(left(&driver).await) };
+    let Some(result) = watched else {
+        tokio::select! {
+            () = left(&driver) => {}
+            () = leave() => driver.kill().await,
+        }
+        return Ok(code::INTERRUPTED);
+    };
     if let Err(failure) = result {
-        driver.let_go().await;
+        tokio::select! {
+            () = driver.let_go() => {}
+            () = leave() => driver.kill().await,
+        }
         return Err(failure);
     }
-    Ok(ended(&driver.sweep))
+    Ok(ended(&driver.sweep, quiet))
 }
 
 async fn watch(driver: &mut Driver, screen: &mut Screen) -> Result<(), Failure> {
@@ -87,33 +96,39 @@ async fn watch(driver: &mut Driver, screen: &mut Screen) -> Result<(), Failure> 
     }
 }
 
-async fn left(driver: &Driver) -> u8 {
+async fn left(driver: &Driver) {
     let name = &driver.sweep.file.name;
     match driver.sweep.file.runs_on {
-        RunsOn::Slurm(_) => eprintln!(
+        RunsOn::Slurm(_) => err!(
             "watching has ended, the jobs go on; `sweepctl watch {name}` comes back, `sweepctl cancel {name}` ends them"
         ),
         RunsOn::Local(_) => {
-            eprintln!("ending what runs; `sweepctl watch {name}` goes on with the rest");
+            err!(
+                "ending what runs (Ctrl-C again kills it); `sweepctl watch {name}` goes on with the rest"
+            );
             driver.let_go().await;
         }
     }
-    code::INTERRUPTED
 }
 
 /// The last words, and the exit code.
-fn ended(sweep: &OpenSweep) -> u8 {
+fn ended(sweep: &OpenSweep, quiet: bool) -> u8 {
     let view = view(sweep);
-    println!("{}", view.line());
+    let mut result = view.line();
     if let Some(best) = &view.best {
-        println!("{}", best.text());
+        result = format!("{result}\n{}", best.text());
+    }
+    if quiet {
+        err!("{result}");
+    } else {
+        out!("{result}");
     }
     if let Some(why) = &view.why {
-        eprintln!("{}: {why}", view.state);
+        err!("{}: {why}", view.state);
     }
     if let Some(log) = failed_log(sweep) {
-        eprintln!("the end of {log}");
-        eprintln!("mend the cause, then `sweepctl resume {}`", sweep.file.name);
+        err!("the end of {log}");
+        err!("mend the cause, then `sweepctl resume {}`", sweep.file.name);
     }
     if view.all_finished() { 0 } else { code::NOT_REACHED }
 }
@@ -145,7 +160,7 @@ impl Screen {
     fn new(sweep: &OpenSweep) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(u64::from(sweep.budget()));
-            let style = ProgressStyle::with_template("{bar:20} {pos}/{len} {wide_msg}");
+            let style = ProgressStyle::with_template("{bar:10} {pos}/{len} {wide_msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar
         });
@@ -154,19 +169,21 @@ impl Screen {
 
     fn say(&self, text: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{text}")),
-            None => eprintln!("{text}"),
+            Some(bar) => bar.suspend(|| err!("{text}")),
+            None => err!("{text}"),
         }
     }
 
     fn show(&mut self, view: &SweepView) {
-        let line = view.line();
         if let Some(bar) = &self.bar {
             bar.set_length(u64::from(view.budget));
             bar.set_position(u64::from(view.finished + view.failed));
-            bar.set_message(line);
-        } else if line != self.last {
-            eprintln!("{line}");
+            bar.set_message(view.beside_bar());
+            return;
+        }
+        let line = view.line();
+        if line != self.last {
+            err!("{line}");
             self.last = line;
         }
     }

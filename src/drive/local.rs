@@ -11,7 +11,8 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tokio::process::{Child, Command};
 
 use crate::log;
-use crate::scheduler::{JobId, Row, State};
+use crate::say::err;
+use crate::scheduler::{JobId, Row, STARTER_GONE, State};
 
 /// Runs up to `parallel` tasks at a time.
 #[derive(Debug)]
@@ -107,7 +108,7 @@ impl Local {
                             Task::Running(child)
                         }
                         Err(error) => {
-                            eprintln!("sweepctl: cannot start a task: {error}");
+                            err!("sweepctl: cannot start a task: {error}");
                             ended = true;
                             Task::Over(State::Failed)
                         }
@@ -141,7 +142,10 @@ impl Local {
             }
             for index in 0..*tasks as u32 {
                 let state = self.state_of_earlier(*array, id.as_str(), index);
-                rows.extend(state.map(|state| row(&id, name, index, state, "")));
+                rows.extend(state.map(|state| {
+                    let gone = matches!(state, State::Cancelled { .. });
+                    row(&id, name, index, state, if gone { STARTER_GONE } else { "" })
+                }));
             }
         }
         rows
@@ -160,8 +164,11 @@ impl Local {
         }
     }
 
-    /// Ends tasks, `JOB_TASK` or `JOB`.
+    /// Ends tasks, `JOB_TASK` or `JOB`; of another process's tasks only those that run and are named.
     pub(super) fn cancel(&self, targets: &[String], pending_only: bool) {
+        for target in targets.iter().filter(|_| !pending_only) {
+            self.cancel_of_another_process(target);
+        }
         for job in self.jobs.borrow_mut().iter_mut() {
             for (index, task) in job.tasks.iter_mut().enumerate() {
                 let own = format!("{}_{index}", job.id);
@@ -174,6 +181,22 @@ impl Local {
                     _ => {}
                 }
             }
+        }
+    }
+
+    fn cancel_of_another_process(&self, target: &str) {
+        let Some((job, task)) = target.rsplit_once('_') else { return };
+        let own = format!("local.{}.{}.", log::host(), own_life());
+        let here = format!("local.{}.", log::host());
+        if job.starts_with(&own) || !job.starts_with(&here) {
+            return;
+        }
+        let array = job.rsplit_once('.').and_then(|(_, array)| array.parse().ok());
+        let (Some(array), Ok(task)) = (array, task.parse()) else { return };
+        let life = fs::read_to_string(task_file(&self.sweep_dir, array, task)).unwrap_or_default();
+        let pid = life.split('-').next().and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
+        if let Some(pid) = pid.filter(|_| lives(life.trim())) {
+            let _ = kill_process(pid, Signal::TERM);
         }
     }
 
@@ -198,16 +221,22 @@ impl Local {
         let until = tokio::time::Instant::now() + grace;
         while self.running() > 0 {
             if tokio::time::Instant::now() > until {
-                for job in self.jobs.borrow_mut().iter_mut() {
-                    for task in &mut job.tasks {
-                        if let Task::Running(child) = task {
-                            signal(child, Signal::KILL);
-                        }
-                    }
-                }
+                self.kill_all();
             }
             self.pump();
             tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Kills every task with all that it started.
+    pub(super) fn kill_all(&self) {
+        let jobs = self.jobs.borrow();
+        for task in jobs.iter().flat_map(|job| &job.tasks) {
+            if let Task::Running(child) = task
+                && let Some(pid) = child.id().and_then(|pid| Pid::from_raw(pid.cast_signed()))
+            {
+                kill_tree(pid);
+            }
         }
     }
 
@@ -274,6 +303,44 @@ fn signal(child: &Child, signal: Signal) {
     }
 }
 
+/// Kills a task and what descends from it. Orphans are found too: a task adopts those of its program.
+fn kill_tree(task: Pid) {
+    let mut tree = vec![task];
+    // Stopped first, they start no more while we look; each round finds what the last one missed.
+    for _ in 0..10 {
+        for pid in &tree {
+            let _ = kill_process(*pid, Signal::STOP);
+        }
+        let parents = parents();
+        let before = tree.len();
+        while let Some((pid, _)) =
+            parents.iter().find(|(pid, parent)| tree.contains(parent) && !tree.contains(pid))
+        {
+            tree.push(*pid);
+        }
+        if tree.len() == before {
+            break;
+        }
+    }
+    for pid in tree {
+        let _ = kill_process(pid, Signal::KILL);
+    }
+}
+
+/// Every process of this machine with its parent.
+fn parents() -> Vec<(Pid, Pid)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let number = |text: &str| text.parse().ok().and_then(Pid::from_raw);
+    entries
+        .filter_map(|entry| {
+            let pid = number(entry.file_name().to_str()?)?;
+            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+            let parent = number(stat.rsplit_once(')')?.1.split_whitespace().nth(1)?)?;
+            Some((pid, parent))
+        })
+        .collect()
+}
+
 /// `PID-START`, which no other process of this machine has until it is booted anew.
 fn life_of(pid: u32) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -291,5 +358,11 @@ fn lives(life: &str) -> bool {
     let pid = life.split('-').next().and_then(|pid| pid.parse::<u32>().ok());
     let Some(pid) = pid else { return false };
     let exists = Pid::from_raw(pid as i32).is_some_and(|pid| test_kill_process(pid).is_ok());
-    exists && life_of(pid).is_none_or(|now| now == life)
+    exists && !is_zombie(pid) && life_of(pid).is_none_or(|now| now == life)
+}
+
+/// Whether it has ended and was not waited for: some containers never do that.
+fn is_zombie(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']))
 }

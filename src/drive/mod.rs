@@ -13,6 +13,7 @@ use crate::log::slot::Slot;
 use crate::log::sweep::{self, Pair, Sweep};
 use crate::log::{self, Fence, Log, LogError};
 use crate::plan::{self, Action, Sightings, Snapshot};
+use crate::say::err;
 use crate::scheduler::slurm::{Slurm, SlurmError};
 use crate::scheduler::{Limits, Row, SubmitRefusal, Submitted};
 use local::Local;
@@ -178,7 +179,7 @@ impl Driver {
                 let queue = match slurm.queue().await {
                     Ok(rows) => Some(rows),
                     Err(error) => {
-                        eprintln!("sweepctl: {error}; looking again later");
+                        err!("sweepctl: {error}; looking again later");
                         None
                     }
                 };
@@ -455,6 +456,13 @@ impl Driver {
             local.end_all(Duration::from_secs(50)).await;
         }
     }
+
+    /// Kills what a local scheduler runs, without asking it to end.
+    pub async fn kill(&self) {
+        if let Cluster::Local(local) = &self.cluster {
+            local.end_all(Duration::ZERO).await;
+        }
+    }
 }
 
 /// What the script of an array is made of.
@@ -489,7 +497,7 @@ pub fn script_context(
 
 fn warn(result: Result<(), SlurmError>) {
     if let Err(error) = result {
-        eprintln!("sweepctl: {error}");
+        err!("sweepctl: {error}");
     }
 }
 

@@ -138,6 +138,17 @@ pub fn names(state_dir: &Path) -> Vec<String> {
     found.into_iter().map(|(_, name)| name).collect()
 }
 
+/// Why each sweep that [`names`] leaves out cannot be read; one that is only being made has no file yet.
+pub fn unreadable(state_dir: &Path) -> Vec<StateError> {
+    let folders = fs::read_dir(state_dir.join("sweeps")).into_iter().flatten().flatten();
+    let with_file = folders.map(|folder| folder.path()).filter(|dir| is_made(dir));
+    with_file.filter_map(|dir| read_file(&dir).err()).collect()
+}
+
+fn is_made(dir: &Path) -> bool {
+    dir.join("sweep.json").exists()
+}
+
 fn read_file(dir: &Path) -> Result<SweepFile, StateError> {
     let path = dir.join("sweep.json");
     let text = fs::read(&path).map_err(|source| StateError::Io { path: path.clone(), source })?;
@@ -187,10 +198,11 @@ impl OpenSweep {
     pub fn find(state_dir: &Path, name: Option<&str>) -> Result<Self, StateError> {
         let all = names(state_dir);
         if let Some(name) = name {
-            if !all.iter().any(|known| known == name) {
+            let dir = state_dir.join("sweeps").join(name);
+            if !all.iter().any(|known| known == name) && !is_made(&dir) {
                 return Err(StateError::NoSweep { name: name.to_owned(), others: all });
             }
-            return Self::open(&state_dir.join("sweeps").join(name));
+            return Self::open(&dir);
         }
         let mut live = Vec::new();
         for name in &all {

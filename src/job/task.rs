@@ -12,6 +12,7 @@ use crate::log::slot::{ClaimRule, Claimant, Entry, Outcome, Record, Slot};
 use crate::log::sweep::{self, Pair, Sweep};
 use crate::log::{self, Fence, Log, LogError, View};
 use crate::plan::count_trials;
+use crate::say::err;
 use crate::{search, sweep as sweep_file};
 
 /// Nothing was decided: SLURM's rows of such a task give no verdict (EX_TEMPFAIL of sysexits.h).
@@ -147,7 +148,7 @@ fn install() -> Result<Signals, TaskError> {
 }
 
 fn say(text: &str) {
-    eprintln!("sweepctl: {text}");
+    err!("sweepctl: {text}");
 }
 
 impl Task {
@@ -400,8 +401,17 @@ impl Task {
         set("SWEEPCTL_SWEEP", file.name.clone().into());
         set("SWEEPCTL_SLOT", pair.0.to_string().into());
         let cwd = std::env::current_dir().map_err(|error| format!("no working folder: {error}"))?;
-        program::resolve(&argv, &env, &cwd, file.spec.program.as_deref())
-            .map_err(|missing| missing.to_string())?;
+        program::resolve(&argv, &env, &cwd, file.spec.program.as_deref()).map_err(|missing| {
+            let mut text = missing.what;
+            if let Some(hint) = missing.hint {
+                text = format!("{text} ({hint})");
+            }
+            if file.spec.command.is_none() && text.starts_with("`python`") {
+                text += "\nhelp: write `command: [python3, \"${program}\", \"${args}\"]` \
+                             into the sweep file, or put `python` on PATH";
+            }
+            text
+        })?;
         Ok(Launch {
             argv,
             env,

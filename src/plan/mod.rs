@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::log::Fence;
 use crate::log::slot::{self, Phase, Slot};
 use crate::log::sweep::{self, Pair, Sweep};
-use crate::scheduler::{HistoryRow, JobId, Row};
+use crate::scheduler::{self, HistoryRow, JobId, Row};
 
 /// What the user asked of the sweep as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -382,12 +382,15 @@ fn take_back_attempts(seen: &Seen, plan: &mut Plan) -> Vec<Pair> {
         let key = format!("{}.{}", pair.0, pair.1);
         let since = *plan.sightings.gone.entry(key).or_insert(seen.now);
         if seen.now >= since + seen.policy.spans.gone {
+            // That a watcher was ended says nothing against its tasks.
+            let mut carriers = seen.carriers.get(&pair).into_iter().flatten();
+            let unstarted = !carriers.any(|carrier| seen.starter_gone(carrier));
             plan.actions.push(Action::Slot(
                 pair.0,
                 slot::Entry::Revoke {
                     attempt: pair.1,
                     why: "its task ended or vanished without having started".to_owned(),
-                    unstarted: true,
+                    unstarted,
                 },
             ));
         }
@@ -475,7 +478,8 @@ impl Seen<'_> {
         let mut gone: BTreeMap<u32, usize> = BTreeMap::new();
         for action in &plan.actions {
             if let Action::Slot(slot, slot::Entry::Revoke { attempt, .. }) = action {
-                for (array, _) in self.carriers.get(&Pair(*slot, *attempt)).into_iter().flatten() {
+                let carriers = self.carriers.get(&Pair(*slot, *attempt)).into_iter().flatten();
+                for (array, _) in carriers.filter(|carrier| !self.starter_gone(carrier)) {
                     *gone.entry(*array).or_default() += 1;
                 }
             }
@@ -484,6 +488,12 @@ impl Seen<'_> {
             let of = self.ledger.sweep.array(array)?.tasks.len();
             (gone >= 5 && gone * 10 > of).then_some((array, gone, of))
         })
+    }
+
+    /// Whether nobody cancelled the task: a local watcher ended before it could start it.
+    fn starter_gone(&self, (array, task): &(u32, u32)) -> bool {
+        let job = self.job(*array).unwrap_or_default();
+        self.ended.get(&(job, *task)).is_some_and(|row| row.reason == scheduler::STARTER_GONE)
     }
 
     /// The jobs of ours that have pending tasks, with the array's number.
@@ -529,7 +539,7 @@ fn let_go(seen: &Seen, plan: &mut Plan) {
     }
 }
 
-/// §8: closes what is open and carried; cancels what runs if that was asked for.
+/// §8: takes back what is open and carried, so that a `resume` finds it; cancels what runs if that was asked for.
 fn wind_up(seen: &Seen, plan: &mut Plan) {
     let Some((why, kill)) = &seen.ledger.sweep.cancelled else { return };
     for (number, slot) in seen.ledger.slots.iter().enumerate() {
@@ -539,7 +549,8 @@ fn wind_up(seen: &Seen, plan: &mut Plan) {
                 |action: &Action| matches!(action, Action::Slot(slot, _) if *slot == pair.0);
             if !plan.actions.iter().any(already) {
                 let why = format!("cancelled: {why}");
-                plan.actions.push(Action::Slot(pair.0, slot::Entry::Close { why }));
+                let entry = slot::Entry::Revoke { attempt: pair.1, why, unstarted: false };
+                plan.actions.push(Action::Slot(pair.0, entry));
             }
         }
     }

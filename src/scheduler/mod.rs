@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 /// The highest number of tasks in one list; SLURM's own bound on MaxArraySize is 4,000,001.
 const MAX_TASKS: usize = 4_000_001;
 
+/// A local task's reason: it was pending when the watcher that would have started it ended.
+pub const STARTER_GONE: &str = "StarterGone";
+
 /// The id of a job, or of an array job as a whole (`1234`).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -144,7 +144,7 @@ impl SweepView {
                 "given-up".to_owned()
             }
             Phase::Open => {
-                self.pending += 1;
+                self.pending += u32::from(!facts.sweep.closed);
                 "waiting".to_owned()
             }
             Phase::Held(_) => {
@@ -204,20 +204,34 @@ impl SweepView {
 
     /// One line: how far it is.
     pub fn line(&self) -> String {
-        let mut line = format!("{}: {} of {} runs finished", self.name, self.finished, self.budget);
+        let finished = format!("{} of {} runs finished", self.finished, self.budget);
+        let counts: Vec<String> = [finished].into_iter().chain(self.counts()).collect();
+        format!("{}: {}{}", self.name, counts.join(", "), self.best_value())
+    }
+
+    /// What stands beside a bar that shows how many runs have ended: short, as little fits there.
+    pub fn beside_bar(&self) -> String {
+        let counts: Vec<String> = self.counts().collect();
+        let text = format!("{}{}", counts.join(", "), self.best_value());
+        text.trim_start_matches("; ").to_owned()
+    }
+
+    fn counts(&self) -> impl Iterator<Item = String> {
         let counts = [
             (self.running, "running"),
             (self.pending, "pending"),
             (self.failed, "failed"),
             (self.given_up, "given up"),
         ];
-        for (count, word) in counts.into_iter().filter(|(count, _)| *count > 0) {
-            let _ = write!(line, ", {count} {word}");
-        }
-        if let Some(best) = &self.best {
-            let _ = write!(line, "; best {} {}", best.metric, short(best.value));
-        }
-        line
+        counts
+            .into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, word)| format!("{count} {word}"))
+    }
+
+    fn best_value(&self) -> String {
+        let best = self.best.as_ref();
+        best.map(|best| format!("; best {} {}", best.metric, short(best.value))).unwrap_or_default()
     }
 
     /// The whole view as text.
@@ -363,5 +377,46 @@ mod tests {
             "5 pending (QOSMaxJobsPerUserLimit), 3 pending (Priority), \
              1 pending (PartitionTimeLimit, will not start by themselves)"
         );
+    }
+
+    fn view() -> SweepView {
+        SweepView {
+            name: "lr".into(),
+            state: "running",
+            why: None,
+            controller: "embedded",
+            path: String::new(),
+            budget: 1000,
+            finished: 600,
+            running: 32,
+            pending: 356,
+            failed: 12,
+            given_up: 0,
+            best: Some(Best {
+                run: "abcd0001".into(),
+                slot: 1,
+                metric: "val_loss".into(),
+                value: 0.123_456_7,
+                config: Config::default(),
+            }),
+            runs: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_line_says_how_far_it_is() {
+        assert_eq!(
+            view().line(),
+            "lr: 600 of 1000 runs finished, 32 running, 356 pending, 12 failed; best val_loss 0.123457"
+        );
+    }
+
+    #[test]
+    fn beside_the_bar_all_counts_fit_into_80_columns() {
+        let text = view().beside_bar();
+        assert_eq!(text, "32 running, 356 pending, 12 failed; best val_loss 0.123457");
+        let only_best = SweepView { running: 0, pending: 0, failed: 0, ..view() };
+        assert_eq!(only_best.beside_bar(), "best val_loss 0.123457");
+        assert!("██████████ 612/1000 ".chars().count() + text.chars().count() <= 80);
     }
 }
