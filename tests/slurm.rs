@@ -81,8 +81,13 @@ impl Bench {
     }
 
     fn command(&self, args: &str) -> Command {
+        self.command_in("", args)
+    }
+
+    fn command_in(&self, folder: &str, args: &str) -> Command {
         let mut command = self.project.sweepctl();
         command.envs(self.slurm.env()).env("SWEEPCTL_SPANS", "2");
+        command.current_dir(self.project.path(folder));
         command.args(args.split_whitespace());
         command
     }
@@ -274,4 +279,266 @@ fn a_task_can_do_several_runs() {
     let mut runs: Vec<usize> = runs.into_values().collect();
     runs.sort_unstable();
     assert_eq!(runs, [5, 10, 10]);
+}
+
+#[test]
+fn a_watcher_killed_anywhere_is_followed_by_another_one() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    for kill_at in (1..).step_by(5) {
+        let folder = format!("k{kill_at}");
+        bench.grid_in(&folder, 4, ":");
+        let mut submit = bench.command_in(&folder, "submit sweep.yaml --parallel 2");
+        submit.env("SWEEPCTL_ABORT_AT", kill_at.to_string());
+        let submitted = Running::start(submit, &format!("submit, killed at {kill_at}")).end();
+        if submitted.code == Some(0) {
+            bench.assert_exact_in(&folder, 4);
+            assert!(kill_at > 10, "killed at {kill_at} steps only");
+            break;
+        }
+        assert_eq!(submitted.code, None, "{}", submitted.stderr);
+        let created = bench.project.path(&folder).join(".sweepctl/sweeps/sweep/env").exists();
+        let next = if created { "watch" } else { "submit sweep.yaml" };
+        let next = Running::start(
+            bench.command_in(&folder, next),
+            &format!("{next}, after a kill at {kill_at}"),
+        );
+        next.end().assert(0);
+        bench.assert_exact_in(&folder, 4);
+    }
+}
+
+/// Ends the wrapper of a program that has started, as the kernel does when memory is short.
+fn kill_a_wrapper(bench: &Bench) {
+    let start = bench.seen("start")[0].clone();
+    let wrapper = start.split_whitespace().next().unwrap().parse().unwrap();
+    let wrapper = rustix::process::Pid::from_raw(wrapper).unwrap();
+    rustix::process::kill_process(wrapper, rustix::process::Signal::KILL).unwrap();
+}
+
+fn killed_wrapper(settings: &[(&str, &str)]) {
+    let Some(bench) = Bench::start(settings) else { return };
+    bench.grid(4, "until [ -e go ]; do sleep 0.1; done");
+    let submit = bench.begin("submit sweep.yaml");
+    bench.wait_for_starts(4);
+    kill_a_wrapper(&bench);
+    bench.wait_for_starts(5);
+    bench.project.write("go", "");
+    submit.end().assert(0);
+    bench.assert_exact(4);
+    assert_eq!(bench.seen("start").len(), 5);
+}
+
+#[test]
+fn a_killed_task_takes_its_program_along_and_is_run_again() {
+    killed_wrapper(&[]);
+}
+
+#[test]
+fn a_killed_task_is_run_again_where_accounts_are_kept() {
+    killed_wrapper(&[("ACCOUNTING", "1")]);
+}
+
+fn killed_node(options: &str) {
+    let Some(bench) = Bench::start(&[]) else { return };
+    bench.grid(40, "until [ -e go ]; do sleep 0.1; done");
+    let submit = bench.begin(&format!("submit sweep.yaml --warmup 0 {options}"));
+    bench.wait_for_starts(32);
+    bench.slurm.call("node-kill 1");
+    bench.slurm.call("node-up 1");
+    bench.project.write("go", "");
+    submit.end().assert(0);
+    bench.assert_exact(40);
+    assert!(bench.seen("start").len() > 40);
+}
+
+#[test]
+fn what_a_dead_node_ran_is_run_again_by_slurm() {
+    killed_node("");
+}
+
+#[test]
+fn what_a_dead_node_ran_is_run_again_by_us() {
+    killed_node("--no-requeue");
+}
+
+#[test]
+fn an_sbatch_that_got_no_answer_is_looked_for_and_not_repeated() {
+    let Some(bench) = Bench::start(&[("MESSAGE_TIMEOUT", "3")]) else { return };
+    bench.grid(12, ":");
+    let [_, (_, path)] = bench.slurm.env();
+    let sbatch = which::which_in("sbatch", Some(&path), "/").unwrap();
+    let wrapper = format!(
+        "#!/bin/sh\ncase \"$*\" in *--parsable*) mkdir frozen && SLURM_TESTBED='{}' \
+         '{}/scripts/slurm-testbed' ctld-freeze ;; esac\nexec '{}' \"$@\"\n",
+        bench.slurm.folder().display(),
+        env!("CARGO_MANIFEST_DIR"),
+        sbatch.display()
+    );
+    let wrapper = bench.project.write("bin/sbatch", &wrapper);
+    fs::set_permissions(&wrapper, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut first = bench.project.path("bin").into_os_string();
+    first.push(":");
+    first.push(path);
+    let mut submit = bench.command("submit sweep.yaml");
+    submit.env("PATH", first);
+    let submit = Running::start(submit, "submit, frozen");
+    wait_until("sbatch has got no answer", LIMIT, || {
+        submit.text("stderr").contains("sbatch gave no answer")
+    });
+    bench.slurm.call("ctld-thaw");
+    submit.end().assert(0);
+    bench.assert_exact(12);
+    let rows = bench.queue(&["--states=all", "--format=%F"]);
+    assert!(rows.lines().all(|job| Some(job) == rows.lines().next()), "{rows}");
+}
+
+#[test]
+fn a_slurmctld_that_is_gone_for_a_while_changes_nothing() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    bench.grid(16, "sleep 1");
+    let submit = bench.begin("submit sweep.yaml --parallel 4 --jobs 8");
+    bench.wait_for_ends(2);
+    bench.slurm.call("ctld-stop");
+    wait_until("the watcher has noticed", LIMIT, || {
+        let said = submit.text("stderr");
+        said.contains("looking again later") || said.contains("trying again")
+    });
+    bench.slurm.call("ctld-start");
+    submit.end().assert(0);
+    bench.assert_exact(16);
+    assert_eq!(bench.seen("start").len(), 16);
+}
+
+#[test]
+fn a_limit_on_submitted_jobs_only_delays() {
+    let Some(bench) = Bench::start(&[("ACCOUNTING", "1")]) else { return };
+    bench.grid(60, ":");
+    bench.run("submit sweep.yaml --qos tiny --budget 50").assert(0);
+    bench.assert_exact(50);
+}
+
+/// A sweep of 12 runs that waits for the file `go`, with 4 of them under way.
+fn waiting(bench: &Bench) -> Running {
+    bench.grid(12, "until [ -e go ]; do sleep 0.1; done");
+    let submit = bench.begin("submit sweep.yaml --parallel 4");
+    bench.wait_for_starts(4);
+    submit
+}
+
+#[test]
+fn tasks_cancelled_by_hand_are_run_again() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    let submit = waiting(&bench);
+    for state in ["--states=running", "--states=pending"] {
+        let tasks = bench.queue(&[state, "--format=%F_%K"]);
+        bench.slurm.run("scancel", &[tasks.lines().last().unwrap()]);
+    }
+    bench.project.write("go", "");
+    submit.end().assert(0);
+    bench.assert_exact(12);
+}
+
+#[test]
+fn cancel_empties_the_queue() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    let submit = waiting(&bench);
+    bench.run("cancel").assert(0);
+    submit.end().assert(6);
+    assert_eq!(bench.queue(&[]), "");
+    assert_eq!(bench.seen("end").len(), 0);
+    let status = bench.status();
+    assert_eq!((&status["state"], &status["finished"]), (&"cancelled".into(), &0.into()));
+}
+
+#[test]
+fn pause_holds_what_is_pending_and_resume_lets_it_go() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    let submit = waiting(&bench);
+    bench.run("pause").assert(0);
+    assert_eq!(bench.queue(&["--states=running"]).lines().count(), 4);
+    let held = bench.queue(&["--states=pending", "--format=%r"]);
+    assert!(held.lines().count() == 8 && held.lines().all(|why| why == "JobHeldUser"), "{held}");
+    assert_eq!(bench.status()["state"], "paused");
+    bench.project.write("go", "");
+    submit.end().assert(6);
+    assert_eq!(bench.seen("end").len(), 4);
+    bench.run("resume").assert(0);
+    bench.run("watch").assert(0);
+    bench.assert_exact(12);
+    assert_eq!(bench.status()["state"], "finished");
+}
+
+#[test]
+fn stop_lets_what_runs_finish() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    let submit = waiting(&bench);
+    bench.run("stop").assert(0);
+    assert_eq!(bench.status()["state"], "ending");
+    bench.project.write("go", "");
+    submit.end().assert(6);
+    bench.assert_exact(4);
+    let status = bench.status();
+    assert_eq!((&status["state"], &status["finished"]), (&"cancelled".into(), &4.into()));
+}
+
+#[test]
+fn two_submits_at_once_make_one_sweep_or_two_whole_ones() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    bench.grid(4, ":");
+    let both = [bench.begin("submit sweep.yaml"), bench.begin("submit sweep.yaml")];
+    for submit in both {
+        submit.end().assert(0);
+    }
+    let text = bench.run("status --json").assert(0).stdout;
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let sweeps = json["sweeps"].as_array().unwrap();
+    assert!((1..=2).contains(&sweeps.len()), "{text}");
+    for sweep in sweeps {
+        assert_eq!((&sweep["state"], &sweep["finished"]), (&"finished".into(), &4.into()));
+    }
+    assert_eq!(bench.seen("end").len(), 4 * sweeps.len());
+    assert_eq!(bench.queue(&[]), "");
+}
+
+#[test]
+fn a_folder_may_have_any_name() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    let folder = "it's \"my\" $(touch x) `touch y`";
+    bench.grid_in(folder, 4, ":");
+    let submit = Running::start(bench.command_in(folder, "submit sweep.yaml"), "submit");
+    submit.end().assert(0);
+    bench.assert_exact_in(folder, 4);
+    let logs = bench.project.path(folder).join(".sweepctl/sweeps/sweep/arrays/0/logs");
+    assert_eq!(fs::read_dir(logs).unwrap().count(), 4);
+    for file in ["x", "y"] {
+        assert!(!bench.project.path(folder).join(file).exists(), "`{file}` was executed");
+    }
+}
+
+#[test]
+fn a_wrong_partition_creates_nothing() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    bench.grid(4, ":");
+    let ran = bench.run("submit sweep.yaml -p nope").assert(4);
+    assert!(ran.stderr.contains("sinfo -s"), "{}", ran.stderr);
+    assert!(!bench.project.path(".sweepctl/sweeps").exists());
+    assert_eq!(bench.queue(&["--states=all"]), "");
+}
+
+#[test]
+fn ticks_bring_a_detached_sweep_to_its_end() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    bench.grid(4, "until [ -e go ]; do sleep 0.1; done");
+    bench.run("submit sweep.yaml --detach").assert(0);
+    let jobs = bench.queue(&["--format=%F_%K"]);
+    assert_eq!(jobs.lines().count(), 4);
+    let again = bench.run("submit sweep.yaml --detach").assert(0);
+    assert!(again.stderr.contains("under way already"), "{}", again.stderr);
+    assert_eq!(bench.queue(&["--format=%F_%K"]).lines().count(), 4);
+    bench.project.write("go", "");
+    wait_until("a tick closes the sweep", LIMIT, || {
+        bench.run("tick").assert(0);
+        bench.status()["state"] == "finished"
+    });
+    bench.assert_exact(4);
 }
