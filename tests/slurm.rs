@@ -415,6 +415,9 @@ fn a_limit_on_submitted_jobs_only_delays() {
     bench.grid(60, ":");
     bench.run("submit sweep.yaml --qos tiny --budget 50").assert(0);
     bench.assert_exact(50);
+    let jobs = bench.queue(&["--states=all", "--format=%F"]);
+    let jobs: std::collections::BTreeSet<&str> = jobs.lines().collect();
+    assert!(jobs.len() <= 25, "{} arrays", jobs.len());
 }
 
 /// A sweep of 12 runs that waits for the file `go`, with 4 of them under way.
@@ -503,7 +506,7 @@ fn two_submits_at_once_make_one_sweep_or_two_whole_ones() {
 #[test]
 fn a_folder_may_have_any_name() {
     let Some(bench) = Bench::start(&[]) else { return };
-    let folder = "it's \"my\" $(touch x) `touch y`";
+    let folder = "it's \"my\" $(touch x) `touch y`; 100%j";
     bench.grid_in(folder, 4, ":");
     let submit = Running::start(bench.command_in(folder, "submit sweep.yaml"), "submit");
     submit.end().assert(0);
@@ -541,4 +544,13 @@ fn ticks_bring_a_detached_sweep_to_its_end() {
         bench.status()["state"] == "finished"
     });
     bench.assert_exact(4);
+}
+
+#[test]
+fn a_folder_whose_logs_slurm_would_lose_is_refused() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    bench.grid_in("a\\b", 4, ":");
+    let submit = Running::start(bench.command_in("a\\b", "submit sweep.yaml"), "submit");
+    let ran = submit.end().assert(2);
+    assert!(ran.stderr.contains("backslash"), "{}", ran.stderr);
 }
