@@ -631,6 +631,8 @@ impl Seen<'_> {
     }
 
     /// How many tasks each live array may run at a time: its throttle, or what is left of it if less.
+    ///
+    /// SLURM shows no throttle once a single task waits, and the array may have been given more than its own.
     fn throttles(&self, warm: bool) -> BTreeMap<u32, u32> {
         let mut all = BTreeMap::new();
         for (number, array) in &self.ledger.sweep.arrays {
@@ -648,8 +650,13 @@ impl Seen<'_> {
                 }
             };
             let own = if warm { array.throttle_warm } else { array.throttle };
-            let limit = shown.unwrap_or(0).max(own);
-            let limit = if limit == 0 { alive } else { limit.min(alive) };
+            let submitted = self.ledger.fences.contains_key(number);
+            let limit = match shown {
+                Some(shown) => shown.max(own),
+                None if submitted || own == 0 => alive,
+                None => own,
+            };
+            let limit = limit.min(alive);
             if alive > 0 {
                 all.insert(*number, limit);
             }
