@@ -139,6 +139,16 @@ impl Bench {
         assert_eq!(self.queue(&[]), "");
     }
 
+    fn assert_never_more_than(&self, limit: i32) {
+        let seen = self.project.read("seen");
+        let (mut now, mut most) = (0, 0);
+        for line in seen.lines() {
+            now += if line.starts_with("start") { 1 } else { -1 };
+            most = most.max(now);
+        }
+        assert!(most <= limit, "{most} at a time:\n{seen}");
+    }
+
     fn status(&self) -> serde_json::Value {
         let text = self.run("status --json").assert(0).stdout;
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -256,13 +266,22 @@ fn no_more_programs_than_parallel_run_at_a_time() {
     bench.grid(64, "sleep 2");
     bench.run("submit sweep.yaml --parallel 6").assert(0);
     bench.assert_exact(64);
-    let seen = bench.project.read("seen");
-    let (mut now, mut most) = (0, 0);
-    for line in seen.lines() {
-        now += if line.starts_with("start") { 1 } else { -1 };
-        most = most.max(now);
+    bench.assert_never_more_than(6);
+}
+
+#[test]
+fn watchers_beside_each_other_start_nothing_twice() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    bench.grid(40, "sleep 1");
+    let submit = bench.begin("submit sweep.yaml --parallel 5 --jobs 8");
+    bench.wait_for_starts(1);
+    let others = ["watch", "watch"].map(|args| bench.begin(args));
+    for watcher in others.into_iter().chain([submit]) {
+        watcher.end().assert(0);
     }
-    assert!(most <= 6, "{most} at a time:\n{seen}");
+    bench.assert_exact(40);
+    assert_eq!(bench.seen("start").len(), 40);
+    bench.assert_never_more_than(5);
 }
 
 #[test]
@@ -553,4 +572,62 @@ fn a_folder_whose_logs_slurm_would_lose_is_refused() {
     let submit = Running::start(bench.command_in("a\\b", "submit sweep.yaml"), "submit");
     let ran = submit.end().assert(2);
     assert!(ran.stderr.contains("backslash"), "{}", ran.stderr);
+}
+
+#[test]
+fn jobs_go_on_when_their_watcher_is_interrupted() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    let submit = waiting(&bench);
+    let watcher = rustix::process::Pid::from_child(&submit.child);
+    rustix::process::kill_process(watcher, rustix::process::Signal::INT).unwrap();
+    submit.end().assert(130);
+    assert_eq!(bench.queue(&[]).lines().count(), 12);
+    bench.project.write("go", "");
+    bench.run("watch").assert(0);
+    bench.assert_exact(12);
+}
+
+#[test]
+fn a_task_that_slurm_forgot_at_once_is_run_again() {
+    let Some(bench) = Bench::start(&[("MIN_JOB_AGE", "2")]) else { return };
+    bench.grid(4, "until [ -e go ]; do sleep 0.1; done");
+    bench.run("submit sweep.yaml --detach").assert(0);
+    bench.wait_for_starts(4);
+    kill_a_wrapper(&bench);
+    bench.project.write("go", "");
+    wait_until("SLURM has forgotten all", LIMIT, || bench.queue(&["--states=all"]).is_empty());
+    bench.run("watch").assert(0);
+    bench.assert_exact(4);
+    assert_eq!(bench.seen("start").len(), 5);
+}
+
+#[test]
+fn a_preempted_task_is_run_again() {
+    let Some(bench) = Bench::start(&[("NODES", "1"), ("CPUS", "4")]) else { return };
+    bench.grid(4, "until [ -e go ]; do sleep 0.1; done");
+    let submit = bench.begin("submit sweep.yaml -p preemptable");
+    bench.wait_for_starts(4);
+    bench.slurm.run(
+        "sbatch",
+        &["-p", "high", "--cpus-per-task=2", "--output=/dev/null", "--wrap=sleep 2"],
+    );
+    bench.wait_for_starts(6);
+    bench.project.write("go", "");
+    submit.end().assert(0);
+    bench.assert_exact(4);
+}
+
+#[test]
+fn an_array_that_somebody_cancels_is_not_submitted_over_and_over() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    let submit = waiting(&bench);
+    let tasks = bench.queue(&["--states=pending", "--format=%F"]);
+    bench.slurm.run("scancel", &["--state=pending", tasks.lines().next().unwrap()]);
+    bench.project.write("go", "");
+    let ran = submit.end().assert(6);
+    assert!(ran.stderr.contains("vanished unstarted"), "{}", ran.stderr);
+    assert_eq!(bench.seen("end").len(), 4);
+    bench.run("resume").assert(0);
+    bench.run("watch").assert(0);
+    bench.assert_exact(12);
 }

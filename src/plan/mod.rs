@@ -625,9 +625,22 @@ impl Seen<'_> {
             .sweep
             .arrays
             .iter()
-            .filter(|(number, _)| !self.ledger.fences.contains_key(number))
+            .filter(|(number, array)| {
+                !self.ledger.fences.contains_key(number) || self.is_unseen(*number, array)
+            })
             .map(|(_, array)| array.tasks.len());
         (unresolved.sum::<usize>() + self.alive.len()) as u32
+    }
+
+    /// Whether another watcher may have submitted the array after our look at the queue.
+    fn is_unseen(&self, number: u32, array: &sweep::Array) -> bool {
+        let Some(job) = self.job(number) else { return false };
+        let waits = |pair: &Pair| {
+            let slot = self.ledger.slots.get(pair.0 as usize);
+            slot.is_some_and(|slot| slot.phase == Phase::Open && slot.attempt == pair.1)
+        };
+        self.snapshot.queue.iter().flatten().all(|row| row.job.as_str() != job)
+            && array.tasks.iter().flatten().any(waits)
     }
 
     /// How many tasks each live array may run at a time: its throttle, or what is left of it if less.
@@ -640,8 +653,11 @@ impl Seen<'_> {
                 Some(Fence::Void(_)) => continue,
                 None => (array.tasks.len() as u32, None),
                 Some(Fence::Job(job)) => {
-                    let alive =
-                        self.alive.range((job.as_str(), 0)..=(job.as_str(), u32::MAX)).count();
+                    let alive = if self.is_unseen(*number, array) {
+                        array.tasks.len()
+                    } else {
+                        self.alive.range((job.as_str(), 0)..=(job.as_str(), u32::MAX)).count()
+                    };
                     let rows = self.snapshot.queue.iter().flatten();
                     let shown = rows
                         .filter(|row| row.job.as_str() == job && row.name == array.name)
