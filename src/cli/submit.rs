@@ -289,6 +289,10 @@ pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
         }
         return Ok(0);
     }
+    if !args.local && [&folder, &state_dir].iter().any(|dir| dir.to_string_lossy().contains('\\')) {
+        let text = "SLURM cannot write logs where a folder's name has a backslash";
+        return Err(Failure::new(code::COMMAND_LINE, text).help("rename the folder"));
+    }
     prepare(&state_dir)?;
     let slurm = if args.local {
         let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;

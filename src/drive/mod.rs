@@ -136,7 +136,14 @@ impl Driver {
         self.ask_history = needs_history(&ledger, &snapshot);
         let mut tick = Tick { said: plan.reasons, acted: false, rows: self.own_rows(&snapshot) };
         self.sightings = plan.sightings;
+        let mut opened = false;
         for action in plan.actions {
+            // Below a limit that is felt for, one array at a time tells enough.
+            let opens = matches!(action, Action::Open(_));
+            if opens && opened && self.fits.is_some() {
+                continue;
+            }
+            opened |= opens;
             let said = self.act(action).await?;
             tick.acted |= !said.is_empty();
             tick.said.extend(said);
@@ -341,12 +348,15 @@ impl Driver {
                     self.cancel(&[job.to_string()], false).await;
                     return Ok(vec![format!("job {job} came too late and was cancelled")]);
                 }
+                self.fits = self.fits.map(|fits| fits.saturating_mul(2));
                 Ok(vec![format!("job {job}: array {number} with {tasks} tasks")])
             }
             Submitted::Refused { kind: SubmitRefusal::Limit, text } => {
                 self.fence(number, Fence::Void(text.clone()))?;
                 let next = (tasks as u32 / 2).max(1);
-                self.not_before = if tasks == 1 { later(60) } else { 0 };
+                // A minute, but in tests.
+                let wait = later(self.sweep.file.policy.spans.gone);
+                self.not_before = if tasks == 1 { wait } else { 0 };
                 self.fits = Some(next);
                 Ok(vec![format!(
                     "SLURM takes no {tasks} tasks now, a limit is reached ({text}); trying {next}"
@@ -429,6 +439,11 @@ impl Driver {
 
     /// Seconds until the next look is worth its cost, by how fast things change.
     pub fn pause_after(&self, quiet_ticks: u32) -> Duration {
+        let gone = Duration::from_secs(self.sweep.file.policy.spans.gone);
+        // Tests shorten the spans, and wait for several looks in each.
+        if cfg!(feature = "abort-hook") && gone < Duration::from_secs(5) {
+            return gone;
+        }
         match (&self.cluster, quiet_ticks) {
             (Cluster::Local(_), _) => Duration::from_secs(1),
             (_, 0..=2) if !self.sweep.log.state.warm => Duration::from_secs(5),
@@ -472,14 +487,19 @@ pub fn script_context(
     number: u32,
     array: &sweep::Array,
 ) -> ScriptContext {
-    let logs = dir.join("arrays").join(number.to_string()).join("logs");
-    // Relative to the job's folder where it can be: short. sbatch replaces what follows a percent sign.
-    let logs = logs.strip_prefix(&file.folder).unwrap_or(&logs);
-    let output = format!("{}/%a.log", logs.to_string_lossy().replace('%', "%%"));
+    // Relative to the job's folder where it can be, as it is shorter. SLURM would put that folder in front and
+    // replace a `%j` in it too, so then it is not.
+    let replaced = file.folder.to_string_lossy().contains('%');
+    let output = match dir.strip_prefix(&file.folder) {
+        Ok(inside) if !replaced => inside,
+        _ => dir,
+    };
+    let output = output.join("arrays").join(number.to_string()).join("logs");
+    let output = output.to_string_lossy().replace('%', "%%");
     let state_dir = dir.parent().and_then(Path::parent).unwrap_or(dir);
     ScriptContext {
         job_name: array.name.clone(),
-        output,
+        output: format!("{output}/%a.log"),
         requeue: file.requeue,
         options: file.options.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -341,7 +341,7 @@ impl Task {
             })?;
         if tripped {
             say("the first tasks all failed: the sweep is paused");
-            self.scontrol(&["hold", &self.me.job]);
+            self.scontrol(&["uhold", &self.me.job]);
         }
         Ok(())
     }

@@ -634,12 +634,27 @@ impl Seen<'_> {
             .sweep
             .arrays
             .iter()
-            .filter(|(number, _)| !self.ledger.fences.contains_key(number))
+            .filter(|(number, array)| {
+                !self.ledger.fences.contains_key(number) || self.is_unseen(*number, array)
+            })
             .map(|(_, array)| array.tasks.len());
         (unresolved.sum::<usize>() + self.alive.len()) as u32
     }
 
+    /// Whether another watcher may have submitted the array after our look at the queue.
+    fn is_unseen(&self, number: u32, array: &sweep::Array) -> bool {
+        let Some(job) = self.job(number) else { return false };
+        let waits = |pair: &Pair| {
+            let slot = self.ledger.slots.get(pair.0 as usize);
+            slot.is_some_and(|slot| slot.phase == Phase::Open && slot.attempt == pair.1)
+        };
+        self.snapshot.queue.iter().flatten().all(|row| row.job.as_str() != job)
+            && array.tasks.iter().flatten().any(waits)
+    }
+
     /// How many tasks each live array may run at a time: its throttle, or what is left of it if less.
+    ///
+    /// SLURM shows no throttle once a single task waits, and the array may have been given more than its own.
     fn throttles(&self, warm: bool) -> BTreeMap<u32, u32> {
         let mut all = BTreeMap::new();
         for (number, array) in &self.ledger.sweep.arrays {
@@ -647,8 +662,11 @@ impl Seen<'_> {
                 Some(Fence::Void(_)) => continue,
                 None => (array.tasks.len() as u32, None),
                 Some(Fence::Job(job)) => {
-                    let alive =
-                        self.alive.range((job.as_str(), 0)..=(job.as_str(), u32::MAX)).count();
+                    let alive = if self.is_unseen(*number, array) {
+                        array.tasks.len()
+                    } else {
+                        self.alive.range((job.as_str(), 0)..=(job.as_str(), u32::MAX)).count()
+                    };
                     let rows = self.snapshot.queue.iter().flatten();
                     let shown = rows
                         .filter(|row| row.job.as_str() == job && row.name == array.name)
@@ -657,8 +675,13 @@ impl Seen<'_> {
                 }
             };
             let own = if warm { array.throttle_warm } else { array.throttle };
-            let limit = shown.unwrap_or(0).max(own);
-            let limit = if limit == 0 { alive } else { limit.min(alive) };
+            let submitted = self.ledger.fences.contains_key(number);
+            let limit = match shown {
+                Some(shown) => shown.max(own),
+                None if submitted || own == 0 => alive,
+                None => own,
+            };
+            let limit = limit.min(alive);
             if alive > 0 {
                 all.insert(*number, limit);
             }

@@ -272,7 +272,8 @@ impl Slurm {
     /// # Errors
     /// If SLURM does not answer, refuses, or has forgotten the job.
     pub async fn hold(&self, job: &JobId) -> Result<(), SlurmError> {
-        self.change("scontrol", vec!["hold".to_owned(), job.to_string()]).await
+        // `hold` by an operator makes an administrator's hold, which `release` of ours leaves alone.
+        self.change("scontrol", vec!["uhold".to_owned(), job.to_string()]).await
     }
 
     /// Lets the tasks of a held array start again.

@@ -1,0 +1,633 @@
+//! Proves on a real SLURM that a sweep makes exactly its runs, whatever happens to it.
+//!
+//! Runs are counted by lines that the programs write themselves, never by our own records.
+
+mod support;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use support::{Scratch, Testbed, wait_until};
+
+/// Longer than any command here takes on a busy machine.
+const LIMIT: Duration = Duration::from_secs(150);
+
+/// Clusters of this test program at a time: more of them starve each other.
+const CLUSTERS: usize = 2;
+static RUNNING: Mutex<usize> = Mutex::new(0);
+static FREE: Condvar = Condvar::new();
+
+struct Turn;
+
+impl Turn {
+    fn wait() -> Self {
+        let mut running = Self::lock();
+        while *running >= CLUSTERS {
+            running = FREE.wait(running).unwrap_or_else(PoisonError::into_inner);
+        }
+        *running += 1;
+        Self
+    }
+
+    fn lock() -> MutexGuard<'static, usize> {
+        RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *Self::lock() -= 1;
+        FREE.notify_one();
+    }
+}
+
+/// A program that notes its start and its end, one line each, and does `work` in between.
+fn noting(work: &str) -> String {
+    format!("echo \"start $PPID $*\" >>seen\n{work}\necho \"end $*\" >>seen\n")
+}
+
+/// A cluster and a project with a sweep, in this order of their ends.
+struct Bench {
+    slurm: Testbed,
+    project: Scratch,
+    _turn: Turn,
+}
+
+impl Bench {
+    fn start(settings: &[(&str, &str)]) -> Option<Self> {
+        let turn = Turn::wait();
+        let slurm = Testbed::start(settings)?;
+        Some(Self { slurm, project: Scratch::new(), _turn: turn })
+    }
+
+    /// Writes a grid of so many runs, each of which is `work`.
+    fn grid(&self, runs: u32, work: &str) {
+        self.grid_in("", runs, work);
+    }
+
+    fn grid_in(&self, folder: &str, runs: u32, work: &str) {
+        let values: Vec<String> = (0..runs).map(|x| x.to_string()).collect();
+        let file = format!(
+            "program: train.sh\ncommand: [sh, \"${{program}}\", \"${{args}}\"]\nmethod: grid\n\
+             parameters:\n  x:\n    values: [{}]\n",
+            values.join(", ")
+        );
+        let folder = PathBuf::from(folder);
+        self.project.write(folder.join("train.sh"), &noting(work));
+        self.project.write(folder.join("sweep.yaml"), &file);
+    }
+
+    fn command(&self, args: &str) -> Command {
+        self.command_in("", args)
+    }
+
+    fn command_in(&self, folder: &str, args: &str) -> Command {
+        let mut command = self.project.sweepctl();
+        command.envs(self.slurm.env()).env("SWEEPCTL_SPANS", "2");
+        command.current_dir(self.project.path(folder));
+        command.args(args.split_whitespace());
+        command
+    }
+
+    fn begin(&self, args: &str) -> Running {
+        Running::start(self.command(args), args)
+    }
+
+    fn run(&self, args: &str) -> Ran {
+        self.begin(args).end()
+    }
+
+    /// The lines of programs that begin with `word`, without it.
+    fn seen(&self, word: &str) -> Vec<String> {
+        self.seen_in("", word)
+    }
+
+    fn seen_in(&self, folder: &str, word: &str) -> Vec<String> {
+        let path = self.project.path(folder).join("seen");
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let lines = text.lines().filter_map(|line| line.strip_prefix(word));
+        lines.map(|rest| rest.trim().to_owned()).collect()
+    }
+
+    fn wait_for_ends(&self, count: usize) {
+        wait_until("programs have ended", LIMIT, || self.seen("end").len() >= count);
+    }
+
+    fn wait_for_starts(&self, count: usize) {
+        wait_until("programs have started", LIMIT, || self.seen("start").len() >= count);
+    }
+
+    fn queue(&self, args: &[&str]) -> String {
+        let all = [&["--noheader", "--array"], args].concat();
+        self.slurm.run("squeue", &all)
+    }
+
+    /// Each of the grid's runs has ended once, and nothing is left in the queue.
+    fn assert_exact(&self, runs: usize) {
+        self.assert_exact_in("", runs);
+    }
+
+    fn assert_exact_in(&self, folder: &str, runs: usize) {
+        let mut ends = self.seen_in(folder, "end");
+        assert_eq!(ends.len(), runs, "{ends:?}");
+        ends.sort();
+        ends.dedup();
+        assert_eq!(ends.len(), runs, "the same run ended twice: {ends:?}");
+        assert_eq!(self.queue(&[]), "");
+    }
+
+    fn assert_never_more_than(&self, limit: i32) {
+        let seen = self.project.read("seen");
+        let (mut now, mut most) = (0, 0);
+        for line in seen.lines() {
+            now += if line.starts_with("start") { 1 } else { -1 };
+            most = most.max(now);
+        }
+        assert!(most <= limit, "{most} at a time:\n{seen}");
+    }
+
+    fn status(&self) -> serde_json::Value {
+        let text = self.run("status --json").assert(0).stdout;
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        json["sweeps"][0].clone()
+    }
+}
+
+/// A command that runs; it ends at the latest with its test.
+struct Running {
+    child: Child,
+    args: String,
+    output: tempfile::TempDir,
+}
+
+struct Ran {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+    args: String,
+}
+
+impl Running {
+    fn start(mut command: Command, args: &str) -> Self {
+        let output = tempfile::tempdir().unwrap();
+        command.stdout(fs::File::create(output.path().join("stdout")).unwrap());
+        command.stderr(fs::File::create(output.path().join("stderr")).unwrap());
+        let child = command.spawn().unwrap();
+        Self { child, args: args.to_owned(), output }
+    }
+
+    fn text(&self, stream: &str) -> String {
+        fs::read_to_string(self.output.path().join(stream)).unwrap()
+    }
+
+    fn end(mut self) -> Ran {
+        let start = std::time::Instant::now();
+        let mut status = None;
+        wait_until("the command ends", LIMIT + Duration::from_secs(1), || {
+            assert!(
+                start.elapsed() < LIMIT,
+                "`{}` does not end:\n{}",
+                self.args,
+                self.text("stderr")
+            );
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        let (stdout, stderr) = (self.text("stdout"), self.text("stderr"));
+        let code = status.and_then(|status| status.code());
+        Ran { code, stdout, stderr, args: self.args.clone() }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Ran {
+    fn assert(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "`{}`\n{}\n{}", self.args, self.stdout, self.stderr);
+        self
+    }
+}
+
+#[test]
+fn a_grid_is_run_once_each() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    bench.grid(60, ":");
+    bench.run("submit sweep.yaml --jobs 20 --parallel 8").assert(0);
+    bench.assert_exact(60);
+    assert_eq!(bench.seen("start").len(), 60);
+}
+
+#[test]
+fn a_program_that_crashes_is_started_a_few_times_only() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    bench.grid(50, "echo 'it is broken'; exit 3");
+    let ran = bench.run("submit sweep.yaml").assert(6);
+    assert!(ran.stderr.contains("it is broken"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("sweepctl resume"), "{}", ran.stderr);
+    let started = bench.seen("start").len();
+    assert!((1..=5).contains(&started), "{started}");
+    assert_eq!(bench.queue(&["--states=running"]), "");
+    for row in bench.queue(&["--format=%r"]).lines() {
+        assert!(row.starts_with("JobHeld"), "{row}");
+    }
+    bench.grid(50, ":");
+    bench.run("resume").assert(0);
+    bench.run("watch").assert(0);
+    bench.assert_exact(50);
+}
+
+#[test]
+fn a_program_that_is_not_there_stops_the_sweep() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    bench.grid(50, ":");
+    fs::rename(bench.project.path("train.sh"), bench.project.path("other.sh")).unwrap();
+    let ran = bench.run("submit sweep.yaml").assert(6);
+    assert!(ran.stderr.contains("program `train.sh` is not on"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("sweepctl resume"), "{}", ran.stderr);
+    assert_eq!(bench.seen("start").len(), 0);
+    assert_eq!(bench.queue(&["--states=running"]), "");
+    fs::rename(bench.project.path("other.sh"), bench.project.path("train.sh")).unwrap();
+    bench.run("resume").assert(0);
+    bench.run("watch").assert(0);
+    bench.assert_exact(50);
+}
+
+#[test]
+fn no_more_programs_than_parallel_run_at_a_time() {
+    let Some(bench) = Bench::start(&[("MAX_ARRAY_SIZE", "21")]) else { return };
+    bench.grid(64, "sleep 2");
+    bench.run("submit sweep.yaml --parallel 6").assert(0);
+    bench.assert_exact(64);
+    bench.assert_never_more_than(6);
+}
+
+#[test]
+fn watchers_beside_each_other_start_nothing_twice() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    bench.grid(40, "sleep 1");
+    let submit = bench.begin("submit sweep.yaml --parallel 5 --jobs 8");
+    bench.wait_for_starts(1);
+    let others = ["watch", "watch"].map(|args| bench.begin(args));
+    for watcher in others.into_iter().chain([submit]) {
+        watcher.end().assert(0);
+    }
+    bench.assert_exact(40);
+    assert_eq!(bench.seen("start").len(), 40);
+    bench.assert_never_more_than(5);
+}
+
+#[test]
+fn a_task_can_do_several_runs() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    bench.grid(25, ":");
+    bench.run("submit sweep.yaml --runs-per-job 10").assert(0);
+    bench.assert_exact(25);
+    let mut runs = std::collections::BTreeMap::<String, usize>::new();
+    for start in bench.seen("start") {
+        let task = start.split_whitespace().next().unwrap().to_owned();
+        *runs.entry(task).or_default() += 1;
+    }
+    let mut runs: Vec<usize> = runs.into_values().collect();
+    runs.sort_unstable();
+    assert_eq!(runs, [5, 10, 10]);
+}
+
+#[test]
+fn a_watcher_killed_anywhere_is_followed_by_another_one() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    for kill_at in (1..).step_by(5) {
+        let folder = format!("k{kill_at}");
+        bench.grid_in(&folder, 4, ":");
+        let mut submit = bench.command_in(&folder, "submit sweep.yaml --parallel 2");
+        submit.env("SWEEPCTL_ABORT_AT", kill_at.to_string());
+        let submitted = Running::start(submit, &format!("submit, killed at {kill_at}")).end();
+        if submitted.code == Some(0) {
+            bench.assert_exact_in(&folder, 4);
+            assert!(kill_at > 10, "killed at {kill_at} steps only");
+            break;
+        }
+        assert_eq!(submitted.code, None, "{}", submitted.stderr);
+        let created = bench.project.path(&folder).join(".sweepctl/sweeps/sweep/env").exists();
+        let next = if created { "watch" } else { "submit sweep.yaml" };
+        let next = Running::start(
+            bench.command_in(&folder, next),
+            &format!("{next}, after a kill at {kill_at}"),
+        );
+        next.end().assert(0);
+        bench.assert_exact_in(&folder, 4);
+    }
+}
+
+/// Ends the wrapper of a program that has started, as the kernel does when memory is short.
+fn kill_a_wrapper(bench: &Bench) {
+    let start = bench.seen("start")[0].clone();
+    let wrapper = start.split_whitespace().next().unwrap().parse().unwrap();
+    let wrapper = rustix::process::Pid::from_raw(wrapper).unwrap();
+    rustix::process::kill_process(wrapper, rustix::process::Signal::KILL).unwrap();
+}
+
+fn killed_wrapper(settings: &[(&str, &str)]) {
+    let Some(bench) = Bench::start(settings) else { return };
+    bench.grid(4, "until [ -e go ]; do sleep 0.1; done");
+    let submit = bench.begin("submit sweep.yaml");
+    bench.wait_for_starts(4);
+    kill_a_wrapper(&bench);
+    bench.wait_for_starts(5);
+    bench.project.write("go", "");
+    submit.end().assert(0);
+    bench.assert_exact(4);
+    assert_eq!(bench.seen("start").len(), 5);
+}
+
+#[test]
+fn a_killed_task_takes_its_program_along_and_is_run_again() {
+    killed_wrapper(&[]);
+}
+
+#[test]
+fn a_killed_task_is_run_again_where_accounts_are_kept() {
+    killed_wrapper(&[("ACCOUNTING", "1")]);
+}
+
+fn killed_node(options: &str) {
+    let Some(bench) = Bench::start(&[]) else { return };
+    bench.grid(40, "until [ -e go ]; do sleep 0.1; done");
+    let submit = bench.begin(&format!("submit sweep.yaml --warmup 0 {options}"));
+    bench.wait_for_starts(32);
+    bench.slurm.call("node-kill 1");
+    bench.slurm.call("node-up 1");
+    bench.project.write("go", "");
+    submit.end().assert(0);
+    bench.assert_exact(40);
+    assert!(bench.seen("start").len() > 40);
+}
+
+#[test]
+fn what_a_dead_node_ran_is_run_again_by_slurm() {
+    killed_node("");
+}
+
+#[test]
+fn what_a_dead_node_ran_is_run_again_by_us() {
+    killed_node("--no-requeue");
+}
+
+#[test]
+fn an_sbatch_that_got_no_answer_is_looked_for_and_not_repeated() {
+    let Some(bench) = Bench::start(&[("MESSAGE_TIMEOUT", "3")]) else { return };
+    bench.grid(12, ":");
+    let [_, (_, path)] = bench.slurm.env();
+    let sbatch = which::which_in("sbatch", Some(&path), "/").unwrap();
+    let wrapper = format!(
+        "#!/bin/sh\ncase \"$*\" in *--parsable*) mkdir frozen && SLURM_TESTBED='{}' \
+         '{}/scripts/slurm-testbed' ctld-freeze ;; esac\nexec '{}' \"$@\"\n",
+        bench.slurm.folder().display(),
+        env!("CARGO_MANIFEST_DIR"),
+        sbatch.display()
+    );
+    let wrapper = bench.project.write("bin/sbatch", &wrapper);
+    fs::set_permissions(&wrapper, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut first = bench.project.path("bin").into_os_string();
+    first.push(":");
+    first.push(path);
+    let mut submit = bench.command("submit sweep.yaml");
+    submit.env("PATH", first);
+    let submit = Running::start(submit, "submit, frozen");
+    wait_until("sbatch has got no answer", LIMIT, || {
+        submit.text("stderr").contains("sbatch gave no answer")
+    });
+    bench.slurm.call("ctld-thaw");
+    submit.end().assert(0);
+    bench.assert_exact(12);
+    let rows = bench.queue(&["--states=all", "--format=%F"]);
+    assert!(rows.lines().all(|job| Some(job) == rows.lines().next()), "{rows}");
+}
+
+#[test]
+fn a_slurmctld_that_is_gone_for_a_while_changes_nothing() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    bench.grid(16, "sleep 1");
+    let submit = bench.begin("submit sweep.yaml --parallel 4 --jobs 8");
+    bench.wait_for_ends(2);
+    bench.slurm.call("ctld-stop");
+    wait_until("the watcher has noticed", LIMIT, || {
+        let said = submit.text("stderr");
+        said.contains("looking again later") || said.contains("trying again")
+    });
+    bench.slurm.call("ctld-start");
+    submit.end().assert(0);
+    bench.assert_exact(16);
+    assert_eq!(bench.seen("start").len(), 16);
+}
+
+#[test]
+fn a_limit_on_submitted_jobs_only_delays() {
+    let Some(bench) = Bench::start(&[("ACCOUNTING", "1")]) else { return };
+    bench.grid(60, ":");
+    bench.run("submit sweep.yaml --qos tiny --budget 50").assert(0);
+    bench.assert_exact(50);
+    let jobs = bench.queue(&["--states=all", "--format=%F"]);
+    let jobs: std::collections::BTreeSet<&str> = jobs.lines().collect();
+    assert!(jobs.len() <= 25, "{} arrays", jobs.len());
+}
+
+/// A sweep of 12 runs that waits for the file `go`, with 4 of them under way.
+fn waiting(bench: &Bench) -> Running {
+    bench.grid(12, "until [ -e go ]; do sleep 0.1; done");
+    let submit = bench.begin("submit sweep.yaml --parallel 4");
+    bench.wait_for_starts(4);
+    submit
+}
+
+#[test]
+fn tasks_cancelled_by_hand_are_run_again() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    let submit = waiting(&bench);
+    for state in ["--states=running", "--states=pending"] {
+        let tasks = bench.queue(&[state, "--format=%F_%K"]);
+        bench.slurm.run("scancel", &[tasks.lines().last().unwrap()]);
+    }
+    bench.project.write("go", "");
+    submit.end().assert(0);
+    bench.assert_exact(12);
+}
+
+#[test]
+fn cancel_empties_the_queue() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    let submit = waiting(&bench);
+    bench.run("cancel").assert(0);
+    submit.end().assert(6);
+    assert_eq!(bench.queue(&[]), "");
+    assert_eq!(bench.seen("end").len(), 0);
+    let status = bench.status();
+    assert_eq!((&status["state"], &status["finished"]), (&"cancelled".into(), &0.into()));
+}
+
+#[test]
+fn pause_holds_what_is_pending_and_resume_lets_it_go() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    let submit = waiting(&bench);
+    bench.run("pause").assert(0);
+    assert_eq!(bench.queue(&["--states=running"]).lines().count(), 4);
+    let held = bench.queue(&["--states=pending", "--format=%r"]);
+    assert!(held.lines().count() == 8 && held.lines().all(|why| why == "JobHeldUser"), "{held}");
+    assert_eq!(bench.status()["state"], "paused");
+    bench.project.write("go", "");
+    submit.end().assert(6);
+    assert_eq!(bench.seen("end").len(), 4);
+    bench.run("resume").assert(0);
+    bench.run("watch").assert(0);
+    bench.assert_exact(12);
+    assert_eq!(bench.status()["state"], "finished");
+}
+
+#[test]
+fn stop_lets_what_runs_finish() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    let submit = waiting(&bench);
+    bench.run("stop").assert(0);
+    assert_eq!(bench.status()["state"], "ending");
+    bench.project.write("go", "");
+    submit.end().assert(6);
+    bench.assert_exact(4);
+    let status = bench.status();
+    assert_eq!((&status["state"], &status["finished"]), (&"cancelled".into(), &4.into()));
+}
+
+#[test]
+fn two_submits_at_once_make_one_sweep_or_two_whole_ones() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    bench.grid(4, ":");
+    let both = [bench.begin("submit sweep.yaml"), bench.begin("submit sweep.yaml")];
+    for submit in both {
+        submit.end().assert(0);
+    }
+    let text = bench.run("status --json").assert(0).stdout;
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let sweeps = json["sweeps"].as_array().unwrap();
+    assert!((1..=2).contains(&sweeps.len()), "{text}");
+    for sweep in sweeps {
+        assert_eq!((&sweep["state"], &sweep["finished"]), (&"finished".into(), &4.into()));
+    }
+    assert_eq!(bench.seen("end").len(), 4 * sweeps.len());
+    assert_eq!(bench.queue(&[]), "");
+}
+
+#[test]
+fn a_folder_may_have_any_name() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    let folder = "it's \"my\" $(touch x) `touch y`; 100%j";
+    bench.grid_in(folder, 4, ":");
+    let submit = Running::start(bench.command_in(folder, "submit sweep.yaml"), "submit");
+    submit.end().assert(0);
+    bench.assert_exact_in(folder, 4);
+    let logs = bench.project.path(folder).join(".sweepctl/sweeps/sweep/arrays/0/logs");
+    assert_eq!(fs::read_dir(logs).unwrap().count(), 4);
+    for file in ["x", "y"] {
+        assert!(!bench.project.path(folder).join(file).exists(), "`{file}` was executed");
+    }
+}
+
+#[test]
+fn a_wrong_partition_creates_nothing() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    bench.grid(4, ":");
+    let ran = bench.run("submit sweep.yaml -p nope").assert(4);
+    assert!(ran.stderr.contains("sinfo -s"), "{}", ran.stderr);
+    assert!(!bench.project.path(".sweepctl/sweeps").exists());
+    assert_eq!(bench.queue(&["--states=all"]), "");
+}
+
+#[test]
+fn ticks_bring_a_detached_sweep_to_its_end() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    bench.grid(4, "until [ -e go ]; do sleep 0.1; done");
+    bench.run("submit sweep.yaml --detach").assert(0);
+    let jobs = bench.queue(&["--format=%F_%K"]);
+    assert_eq!(jobs.lines().count(), 4);
+    let again = bench.run("submit sweep.yaml --detach").assert(0);
+    assert!(again.stderr.contains("under way already"), "{}", again.stderr);
+    assert_eq!(bench.queue(&["--format=%F_%K"]).lines().count(), 4);
+    bench.project.write("go", "");
+    wait_until("a tick closes the sweep", LIMIT, || {
+        bench.run("tick").assert(0);
+        bench.status()["state"] == "finished"
+    });
+    bench.assert_exact(4);
+}
+
+#[test]
+fn a_folder_whose_logs_slurm_would_lose_is_refused() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    bench.grid_in("a\\b", 4, ":");
+    let submit = Running::start(bench.command_in("a\\b", "submit sweep.yaml"), "submit");
+    let ran = submit.end().assert(2);
+    assert!(ran.stderr.contains("backslash"), "{}", ran.stderr);
+}
+
+#[test]
+fn jobs_go_on_when_their_watcher_is_interrupted() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    let submit = waiting(&bench);
+    let watcher = rustix::process::Pid::from_child(&submit.child);
+    rustix::process::kill_process(watcher, rustix::process::Signal::INT).unwrap();
+    submit.end().assert(130);
+    assert_eq!(bench.queue(&[]).lines().count(), 12);
+    bench.project.write("go", "");
+    bench.run("watch").assert(0);
+    bench.assert_exact(12);
+}
+
+#[test]
+fn a_task_that_slurm_forgot_at_once_is_run_again() {
+    let Some(bench) = Bench::start(&[("MIN_JOB_AGE", "2")]) else { return };
+    bench.grid(4, "until [ -e go ]; do sleep 0.1; done");
+    bench.run("submit sweep.yaml --detach").assert(0);
+    bench.wait_for_starts(4);
+    kill_a_wrapper(&bench);
+    bench.project.write("go", "");
+    wait_until("SLURM has forgotten all", LIMIT, || bench.queue(&["--states=all"]).is_empty());
+    bench.run("watch").assert(0);
+    bench.assert_exact(4);
+    assert_eq!(bench.seen("start").len(), 5);
+}
+
+#[test]
+fn a_preempted_task_is_run_again() {
+    let Some(bench) = Bench::start(&[("NODES", "1"), ("CPUS", "4")]) else { return };
+    bench.grid(4, "until [ -e go ]; do sleep 0.1; done");
+    let submit = bench.begin("submit sweep.yaml -p preemptable");
+    bench.wait_for_starts(4);
+    bench.slurm.run(
+        "sbatch",
+        &["-p", "high", "--cpus-per-task=2", "--output=/dev/null", "--wrap=sleep 2"],
+    );
+    bench.wait_for_starts(6);
+    bench.project.write("go", "");
+    submit.end().assert(0);
+    bench.assert_exact(4);
+}
+
+#[test]
+fn an_array_that_somebody_cancels_is_not_submitted_over_and_over() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    let submit = waiting(&bench);
+    let tasks = bench.queue(&["--states=pending", "--format=%F"]);
+    bench.slurm.run("scancel", &["--state=pending", tasks.lines().next().unwrap()]);
+    bench.project.write("go", "");
+    let ran = submit.end().assert(6);
+    assert!(ran.stderr.contains("vanished unstarted"), "{}", ran.stderr);
+    assert_eq!(bench.seen("end").len(), 4);
+    bench.run("resume").assert(0);
+    bench.run("watch").assert(0);
+    bench.assert_exact(12);
+}
