@@ -5,6 +5,8 @@
 //! work but cannot break the budget. Rules and section numbers: docs/design/claims.md.
 
 mod judge;
+#[cfg(test)]
+mod sim;
 
 use std::collections::{BTreeMap, BTreeSet};
 
