@@ -458,6 +458,10 @@ fn breaker(seen: &Seen, vanished: Vec<Pair>, plan: &mut Plan) -> bool {
     };
     plan.reasons.push(why.clone());
     plan.actions.push(Action::Sweep(sweep::Entry::Pause { why, breaker: true }));
+    // One entry for a slot: a second one would take the next attempt, which nobody has judged.
+    plan.actions.retain(|action| {
+        !matches!(action, Action::Slot(slot, _) if vanished.iter().any(|pair| pair.0 == *slot))
+    });
     for pair in vanished {
         plan.actions.push(Action::Slot(
             pair.0,

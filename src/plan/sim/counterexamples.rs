@@ -386,3 +386,17 @@ fn c23_a_leg_that_is_launched_twice_runs_once_and_its_75_is_no_verdict() {
     sim.look_and_plan(0);
     assert!(matches!(entries_of(&sim.watchers[0].last)[..], [slot::Entry::Lost { .. }]));
 }
+
+#[test]
+fn a_pair_that_the_breaker_gives_back_is_given_back_once() {
+    let mut sim = Sim::new(Policy { warmup: 4, ..policy() }, 1);
+    sim.tick(0);
+    sim.end_task(0, 0, State::NodeFail, 0, false);
+    let before = Sightings { gone: [("0.0".to_owned(), 0)].into(), ..Sightings::default() };
+    let plan = sim.plan_for(&sim.snapshot(), &before);
+    assert!(
+        matches!(entries_of(&plan.actions)[..], [slot::Entry::Revoke { unstarted: false, .. }]),
+        "{:?}",
+        plan.actions
+    );
+}
