@@ -638,21 +638,23 @@ impl Seen<'_> {
     fn throttles(&self, warm: bool) -> BTreeMap<u32, u32> {
         let mut all = BTreeMap::new();
         for (number, array) in &self.ledger.sweep.arrays {
-            let (alive, shown) = match self.ledger.fences.get(number) {
+            let own = if warm { array.throttle_warm } else { array.throttle };
+            let (alive, limit) = match self.ledger.fences.get(number) {
                 Some(Fence::Void(_)) => continue,
-                None => (array.tasks.len() as u32, None),
+                None => (array.tasks.len() as u32, own),
                 Some(Fence::Job(job)) => {
-                    let alive =
-                        self.alive.range((job.as_str(), 0)..=(job.as_str(), u32::MAX)).count();
+                    let all = (job.as_str(), 0)..=(job.as_str(), u32::MAX);
+                    let alive = self.alive.range(all.clone()).count() as u32;
+                    let running = alive - self.pending.range(all).count() as u32;
                     let rows = self.snapshot.queue.iter().flatten();
                     let shown = rows
                         .filter(|row| row.job.as_str() == job && row.name == array.name)
                         .find_map(|row| row.throttle);
-                    (alive as u32, shown)
+                    // Only what waits shows a throttle: it may have been raised beyond the array's own.
+                    let limit = shown.filter(|_| own > 0).map_or(0, |s| s.max(own).max(running));
+                    (alive, limit)
                 }
             };
-            let own = if warm { array.throttle_warm } else { array.throttle };
-            let limit = shown.unwrap_or(0).max(own);
             let limit = if limit == 0 { alive } else { limit.min(alive) };
             if alive > 0 {
                 all.insert(*number, limit);

@@ -400,3 +400,19 @@ fn a_pair_that_the_breaker_gives_back_is_given_back_once() {
         plan.actions
     );
 }
+
+#[test]
+fn tasks_that_run_count_in_full_when_nothing_shows_a_raised_throttle() {
+    let limits = Policy { parallel: Some(3), max_array_size: 2, ..policy() };
+    let mut sim = Sim::new(limits, 6);
+    sim.tick(0);
+    assert_eq!(sim.jobs.iter().map(|job| job.throttle).collect::<Vec<_>>(), [1, 1, 1]);
+    for task in 0..2 {
+        sim.end_task(0, task, State::NodeFail, 0, false);
+    }
+    // What the first array left went to the second one, of which all tasks run now.
+    sim.jobs[1].throttle = 2;
+    assert!(sim.start(1, 0) && sim.start(1, 1));
+    let actions = sim.plan_for(&sim.snapshot(), &Sightings::default()).actions;
+    assert!(!actions.iter().any(|action| matches!(action, Action::Throttle(..))), "{actions:?}");
+}
