@@ -197,15 +197,18 @@ impl<'a> Seen<'a> {
         Self { policy, ledger, snapshot, before, now, carriers, alive, pending, ended }
     }
 
-    /// Rows of the accounting for a task of ours: id and name agree.
-    fn history(&self, array: u32, task: u32) -> impl Iterator<Item = &'a HistoryRow> {
+    /// Rows of the accounting for a task of ours, by leg: id and name agree.
+    fn history(&self, array: u32, task: u32) -> Vec<&'a HistoryRow> {
         let name = self.ledger.sweep.array(array).map(|array| array.name.as_str());
         let job = self.job(array);
-        self.snapshot.history.iter().flatten().filter(move |row| {
-            Some(row.job.as_str()) == job
-                && Some(row.name.as_str()) == name
-                && (row.whole_array || row.tasks.contains(&task))
-        })
+        let rows = self.snapshot.history.iter().flatten();
+        let ours = rows.filter(|row| Some(row.job.as_str()) == job && Some(&*row.name) == name);
+        let ours: Vec<_> =
+            ours.filter(|row| row.whole_array || row.tasks.contains(&task)).collect();
+        let mut own: Vec<_> = ours.iter().copied().filter(|row| !row.whole_array).collect();
+        own.sort_by_key(|row| row.leg);
+        // What was left of the array is about those only that have no row of their own.
+        if own.is_empty() { ours } else { own }
     }
 
     fn job(&self, array: u32) -> Option<&'a str> {

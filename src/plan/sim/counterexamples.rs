@@ -416,3 +416,38 @@ fn tasks_that_run_count_in_full_when_nothing_shows_a_raised_throttle() {
     let actions = sim.plan_for(&sim.snapshot(), &Sightings::default()).actions;
     assert!(!actions.iter().any(|action| matches!(action, Action::Throttle(..))), "{actions:?}");
 }
+
+#[test]
+fn the_row_of_an_arrays_cancelled_rest_is_no_verdict_on_a_task_with_a_row_of_its_own() {
+    let mut sim = Sim::new(policy(), 2);
+    sim.tick(0);
+    sim.program(0, 0);
+    let mut rest = history_row(&sim.jobs[0], 0, 0, State::Cancelled { by: Some(7) }, 0);
+    (rest.task, rest.tasks, rest.whole_array) = (None, Vec::new(), true);
+    let own = history_row(&sim.jobs[0], 0, 0, State::Running, 0);
+    // squeue misses the task.
+    let snapshot =
+        Snapshot { queue: Some(Vec::new()), history: Some(vec![own, rest]), ..sim.snapshot() };
+    assert!(entries_of(&sim.plan_for(&snapshot, &Sightings::default()).actions).is_empty());
+}
+
+#[test]
+fn the_newest_leg_counts_in_whatever_order_accounting_prints() {
+    let mut sim = one_slot();
+    sim.tick(0);
+    let process = sim.program(0, 0);
+    sim.interrupt(process, State::Preempted, true, true);
+    // The second leg has not claimed yet, and squeue misses it.
+    sim.start(0, 0);
+    let rows = [(1, State::Running), (0, State::Preempted)];
+    let rows = rows.map(|(leg, state)| history_row(&sim.jobs[0], 0, leg, state, 0));
+    let snapshot =
+        Snapshot { queue: Some(Vec::new()), history: Some(rows.to_vec()), ..sim.snapshot() };
+    let (mut before, mut now) = (Sightings::default(), sim.now);
+    for _ in 0..2 {
+        now += 60;
+        let plan = plan(&sim.policy, &sim.ledger(), &snapshot, &before, now);
+        assert!(entries_of(&plan.actions).is_empty(), "{:?}", plan.actions);
+        before = plan.sightings;
+    }
+}
