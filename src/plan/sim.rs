@@ -3,6 +3,7 @@
 //! The folds, the rules and `plan()` are the real ones. Tasks go step by step as in `src/job/task.rs`, watchers
 //! as in `src/drive/mod.rs`, and anything may happen between two steps.
 
+mod cases;
 mod counterexamples;
 mod watcher;
 
