@@ -51,7 +51,7 @@ fn end_of(seen: &Seen, holder: &Holder, plan: &mut Plan) -> Option<End> {
         return None;
     }
     // Accounting was asked before the queue: a final row there and nothing alive here is proof.
-    let rows: Vec<_> = seen.history(who.array, who.task).collect();
+    let rows = seen.history(who.array, who.task);
     if let Some(newest) = rows.last().filter(|row| !row.state.is_alive()) {
         return Some(match newest.leg.cmp(&who.leg) {
             Ordering::Less => return lasting(seen, holder, plan),

@@ -5,6 +5,8 @@
 //! work but cannot break the budget. Rules and section numbers: docs/design/claims.md.
 
 mod judge;
+#[cfg(test)]
+mod sim;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -195,15 +197,18 @@ impl<'a> Seen<'a> {
         Self { policy, ledger, snapshot, before, now, carriers, alive, pending, ended }
     }
 
-    /// Rows of the accounting for a task of ours: id and name agree.
-    fn history(&self, array: u32, task: u32) -> impl Iterator<Item = &'a HistoryRow> {
+    /// Rows of the accounting for a task of ours, by leg: id and name agree.
+    fn history(&self, array: u32, task: u32) -> Vec<&'a HistoryRow> {
         let name = self.ledger.sweep.array(array).map(|array| array.name.as_str());
         let job = self.job(array);
-        self.snapshot.history.iter().flatten().filter(move |row| {
-            Some(row.job.as_str()) == job
-                && Some(row.name.as_str()) == name
-                && (row.whole_array || row.tasks.contains(&task))
-        })
+        let rows = self.snapshot.history.iter().flatten();
+        let ours = rows.filter(|row| Some(row.job.as_str()) == job && Some(&*row.name) == name);
+        let ours: Vec<_> =
+            ours.filter(|row| row.whole_array || row.tasks.contains(&task)).collect();
+        let mut own: Vec<_> = ours.iter().copied().filter(|row| !row.whole_array).collect();
+        own.sort_by_key(|row| row.leg);
+        // What was left of the array is about those only that have no row of their own.
+        if own.is_empty() { ours } else { own }
     }
 
     fn job(&self, array: u32) -> Option<&'a str> {
@@ -459,6 +464,10 @@ fn breaker(seen: &Seen, vanished: Vec<Pair>, plan: &mut Plan) -> bool {
     };
     plan.reasons.push(why.clone());
     plan.actions.push(Action::Sweep(sweep::Entry::Pause { why, breaker: true }));
+    // One entry for a slot: a second one would take the next attempt, which nobody has judged.
+    plan.actions.retain(|action| {
+        !matches!(action, Action::Slot(slot, _) if vanished.iter().any(|pair| pair.0 == *slot))
+    });
     for pair in vanished {
         plan.actions.push(Action::Slot(
             pair.0,
@@ -658,30 +667,27 @@ impl Seen<'_> {
     fn throttles(&self, warm: bool) -> BTreeMap<u32, u32> {
         let mut all = BTreeMap::new();
         for (number, array) in &self.ledger.sweep.arrays {
-            let (alive, shown) = match self.ledger.fences.get(number) {
+            let own = if warm { array.throttle_warm } else { array.throttle };
+            let (alive, limit) = match self.ledger.fences.get(number) {
                 Some(Fence::Void(_)) => continue,
-                None => (array.tasks.len() as u32, None),
+                None => (array.tasks.len() as u32, own),
+                Some(Fence::Job(_)) if self.is_unseen(*number, array) => {
+                    (array.tasks.len() as u32, own)
+                }
                 Some(Fence::Job(job)) => {
-                    let alive = if self.is_unseen(*number, array) {
-                        array.tasks.len()
-                    } else {
-                        self.alive.range((job.as_str(), 0)..=(job.as_str(), u32::MAX)).count()
-                    };
+                    let all = (job.as_str(), 0)..=(job.as_str(), u32::MAX);
+                    let alive = self.alive.range(all.clone()).count() as u32;
+                    let running = alive - self.pending.range(all).count() as u32;
                     let rows = self.snapshot.queue.iter().flatten();
                     let shown = rows
                         .filter(|row| row.job.as_str() == job && row.name == array.name)
                         .find_map(|row| row.throttle);
-                    (alive as u32, shown)
+                    // Only what waits shows a throttle: it may have been raised beyond the array's own.
+                    let limit = shown.filter(|_| own > 0).map_or(0, |s| s.max(own).max(running));
+                    (alive, limit)
                 }
             };
-            let own = if warm { array.throttle_warm } else { array.throttle };
-            let submitted = self.ledger.fences.contains_key(number);
-            let limit = match shown {
-                Some(shown) => shown.max(own),
-                None if submitted || own == 0 => alive,
-                None => own,
-            };
-            let limit = limit.min(alive);
+            let limit = if limit == 0 { alive } else { limit.min(alive) };
             if alive > 0 {
                 all.insert(*number, limit);
             }
