@@ -126,10 +126,12 @@ struct Sim {
     watchers: Vec<Watcher>,
     /// Submissions that slurmctld may still take.
     on_the_way: Vec<u32>,
-    /// Slot and id of each result that was written.
-    written: Vec<(u32, String)>,
+    /// Slot, id and writer's claim of each result that was written.
+    written: Vec<(u32, String, String)>,
     /// The jobs whose programs ran, by array.
     started: BTreeMap<u32, BTreeSet<String>>,
+    /// Slot and claim of each program that was started.
+    starts: Vec<(u32, String)>,
     /// Something happened after which no planner can keep `--jobs` and `--parallel` exactly.
     loose: bool,
     counter: u32,
@@ -167,6 +169,7 @@ impl Sim {
             on_the_way: Vec::new(),
             written: Vec::new(),
             started: BTreeMap::new(),
+            starts: Vec::new(),
             loose: false,
             counter: 0,
         }
@@ -424,6 +427,7 @@ impl Sim {
                 if slot.held_by(&process.claim) && slot.holder().is_some_and(|h| !h.running) {
                     self.append(pair.0, slot::Entry::Run { run: format!("run{}", pair.0) });
                     self.started.entry(process.array).or_default().insert(process.job.clone());
+                    self.starts.push((pair.0, process.claim.clone()));
                     (process.stage, process.since) = (Stage::Program, self.now);
                 } else {
                     self.next_pair(&mut process, 0);
@@ -558,7 +562,7 @@ impl Sim {
         };
         let entry = self.slot(pair.0).end_entry(&process.claim, record);
         self.append(pair.0, entry);
-        self.written.push((pair.0, id));
+        self.written.push((pair.0, id, process.claim.clone()));
         if outcome == Outcome::FailedFast && !self.sweep.state.stopped() {
             let (spent, live) = self.trials();
             if live == 0 && spent >= self.policy.warmup.min(self.budget) {
@@ -593,17 +597,41 @@ impl Sim {
             live += holders;
         }
         assert!(counted + live <= self.budget, "{counted} count and {live} run");
-        for (slot, id) in &self.written {
+        for (slot, id, _) in &self.written {
             let state = self.slot(*slot);
             let counts = matches!(&state.phase, Phase::Ended(record) if record.host == *id);
             let kept = state.surplus.iter().chain(&state.fast).any(|record| record.host == *id);
             assert!(counts || kept, "{id} of slot {slot} is kept: {state:?}");
         }
         for (array, jobs) in &self.started {
-            assert!(jobs.len() <= 1, "array {array} is one job's: {jobs:?}");
+            let fence = self.fences.get(array);
+            let its = |job: &String| fence == Some(&Fence::Job(job.clone()));
+            assert!(jobs.iter().all(its), "array {array} is {fence:?}'s, not {jobs:?}'s");
         }
+        self.check_claims();
         if !self.loose {
             self.check_limits();
+        }
+    }
+
+    /// Who starts a program or ends a slot has the last claim before that.
+    fn check_claims(&self) {
+        for (number, book) in self.slots.iter().enumerate() {
+            let (mut holder, mut starts) = ("", Vec::new());
+            for entry in &book.entries {
+                match entry {
+                    slot::Entry::Claim { who, .. } => holder = &who.claim,
+                    slot::Entry::Run { .. } => starts.push(holder),
+                    slot::Entry::Record(record) => {
+                        let mut by = self.written.iter().filter(|(_, id, _)| *id == record.host);
+                        assert!(by.all(|(_, _, claim)| claim == holder), "{record:?} by {holder}");
+                    }
+                    _ => {}
+                }
+            }
+            let started = self.starts.iter().filter(|(slot, _)| *slot as usize == number);
+            let started: Vec<&str> = started.map(|(_, claim)| claim.as_str()).collect();
+            assert_eq!(starts, started, "slot {number}: a program starts for the holder alone");
         }
     }
 
