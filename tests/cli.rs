@@ -6,6 +6,7 @@ use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use support::{Scratch, skip};
@@ -48,10 +49,16 @@ fn as_plain_user(scratch: &Scratch, command: &mut Command) {
     }
 }
 
+/// By `cp`: a copy that we write is open for writing in what other threads start, and cannot be run.
+fn copy_binary(to: &Path) {
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_sweepctl")).arg(to).status();
+    assert!(copied.expect("cp runs").success());
+}
+
 /// The program where any user can reach it.
 fn reachable(scratch: &Scratch) -> Command {
     let copy = scratch.path("../sweepctl");
-    fs::copy(env!("CARGO_BIN_EXE_sweepctl"), &copy).expect("a copy");
+    copy_binary(&copy);
     let mut command = Command::new(copy);
     let model = scratch.sweepctl();
     for (name, value) in model.get_envs() {
@@ -247,7 +254,7 @@ fn the_binary_runs_in_an_empty_root() {
         return;
     }
     let scratch = Scratch::new();
-    fs::copy(env!("CARGO_BIN_EXE_sweepctl"), scratch.path("sweepctl")).expect("a copy");
+    copy_binary(&scratch.path("sweepctl"));
     let output =
         Command::new("chroot").arg(scratch.path("")).args(["/sweepctl", "--version"]).output();
     let (out, _) = expect_code(&output.expect("chroot runs"), 0);

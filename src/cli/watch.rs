@@ -160,7 +160,7 @@ impl Screen {
     fn new(sweep: &OpenSweep) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(u64::from(sweep.budget()));
-            let style = ProgressStyle::with_template("{bar:10} {pos}/{len} {wide_msg}");
+            let style = ProgressStyle::with_template("{bar:10} {pos}/{len}: {wide_msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar
         });

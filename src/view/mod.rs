@@ -417,6 +417,6 @@ mod tests {
         assert_eq!(text, "32 running, 356 pending, 12 failed; best val_loss 0.123457");
         let only_best = SweepView { running: 0, pending: 0, failed: 0, ..view() };
         assert_eq!(only_best.beside_bar(), "best val_loss 0.123457");
-        assert!("██████████ 612/1000 ".chars().count() + text.chars().count() <= 80);
+        assert!("██████████ 612/1000: ".chars().count() + text.chars().count() <= 80);
     }
 }
