@@ -31,8 +31,10 @@ fn start() -> Option<(Server, Vec<Client>)> {
         return support::skip("there is no /dev/fuse");
     }
     let server = Server::new();
-    let clients = (0..2).map(|_| server.mount()).collect();
-    Some((server, clients))
+    match (0..2).map(|_| server.mount()).collect() {
+        Ok(clients) => Some((server, clients)),
+        Err(error) => support::skip(&format!("cannot mount a file system: {error}")),
+    }
 }
 
 fn everywhere(
@@ -229,6 +231,20 @@ fn links_that_fail_for_a_while_are_tried_again() {
         });
         decided(&server, &clients, &errno.code().to_string(), 0);
     }
+}
+
+#[test]
+fn a_link_that_is_said_to_be_made_and_is_not_makes_no_owner() {
+    let Some((server, clients)) = start() else { return };
+    everywhere(&clients, on(Op::Link, Fault::Pretend));
+    let race = race(&clients, "always", 0, Duration::from_millis(200));
+    assert_eq!((race.mine, race.unknown, race.content), (0, RACERS, None));
+    let start = Instant::now();
+    everywhere(&clients, move |op, _| {
+        let early = start.elapsed() < A_WHILE;
+        if op == Op::Link && early { Fault::Pretend } else { Fault::No }
+    });
+    decided(&server, &clients, "once", 0);
 }
 
 #[test]
@@ -455,12 +471,13 @@ impl Dice {
         }
         let errno = ERRORS[self.roll(ERRORS.len() as u64) as usize];
         let time = Duration::from_millis(self.roll(150));
-        match (op, self.roll(4)) {
+        match (op, self.roll(5)) {
             // Absence may be a lie; content never is.
             (Op::Lookup | Op::Open | Op::Read | Op::ReadLink, _) => Fault::Refuse(errno),
             (_, 0) => Fault::Refuse(errno),
             (_, 1) => Fault::Lose(errno),
             (_, 2) => Fault::Hide(time),
+            (Op::Link, 3) => Fault::Pretend,
             _ => Fault::HideFromOthers(time),
         }
     }

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
-use std::{fs, thread};
+use std::{fs, io, thread};
 
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
@@ -45,6 +45,8 @@ pub(crate) enum Fault {
     Refuse(Errno),
     /// It is done, and this is the answer.
     Lose(Errno),
+    /// A link that is not done, and the answer says that it is.
+    Pretend,
     /// The new name is done, and for a while nobody sees it.
     Hide(Duration),
     /// The new name is done, and for a while only this client sees it.
@@ -147,7 +149,7 @@ impl Server {
         Self { store: Arc::new(Mutex::new(store)) }
     }
 
-    pub(crate) fn mount(&self) -> Client {
+    pub(crate) fn mount(&self) -> io::Result<Client> {
         let number = {
             let mut store = lock(&self.store);
             store.clients += 1;
@@ -155,14 +157,13 @@ impl Server {
         };
         let rule: Rule = Arc::new(|_, _| Fault::No);
         let rule = Arc::new(Mutex::new(rule));
-        let folder = TempDir::with_prefix("sweepctl-faulty-").expect("a folder to mount on");
+        let folder = TempDir::with_prefix("sweepctl-faulty-")?;
         let view = View { number, store: self.store.clone(), rule: rule.clone() };
         let mut config = Config::default();
         config.mount_options = vec![MountOption::FSName("faulty".into())];
         config.n_threads = Some(4);
-        let session = fuser::spawn_mount(view, folder.path(), &config)
-            .expect("root may mount through /dev/fuse");
-        Client { session: Some(session), folder: Some(folder), rule }
+        let session = fuser::spawn_mount(view, folder.path(), &config)?;
+        Ok(Client { session: Some(session), folder: Some(folder), rule })
     }
 
     /// Every name but the folders', whoever may see it.
@@ -244,7 +245,16 @@ impl View {
         act: impl FnOnce(&mut Store) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         let rule = lock(&self.rule).clone();
-        let fault = rule(op, name);
+        self.act_with(rule(op, name), name, folder, act)
+    }
+
+    fn act_with<T>(
+        &self,
+        fault: Fault,
+        name: &str,
+        folder: Option<u64>,
+        act: impl FnOnce(&mut Store) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
         match fault {
             Fault::Refuse(errno) => return Err(errno),
             Fault::Delay(time) => thread::sleep(time),
@@ -391,11 +401,16 @@ impl Filesystem for View {
         reply: ReplyEntry,
     ) {
         let name = text(newname);
-        let attr = self.act_in(Op::Link, &name, Some(newparent.0), |store| {
-            store.enter(newparent.0, &name, ino.0)?;
-            store.attr(ino.0)
-        });
-        answer_entry(reply, attr);
+        let rule = lock(&self.rule).clone();
+        let fault = rule(Op::Link, &name);
+        let done = if matches!(fault, Fault::Pretend) {
+            Ok(())
+        } else {
+            self.act_with(fault, &name, Some(newparent.0), |store| {
+                store.enter(newparent.0, &name, ino.0)
+            })
+        };
+        answer_entry(reply, done.and_then(|()| lock(&self.store).attr(ino.0)));
     }
 
     fn create(
