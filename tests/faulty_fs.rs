@@ -391,7 +391,11 @@ fn a_folder_whose_sync_fails_for_another_reason_is_synced_again() {
 #[test]
 fn a_temporary_file_that_cannot_be_removed_changes_nothing() {
     let Some((_server, clients)) = start() else { return };
-    for (name, link) in [("links", Fault::No), ("symlinks", Fault::Refuse(Errno::EPERM))] {
+    for (name, link) in [
+        ("links", Fault::No),
+        ("hidden links", Fault::Hide(A_WHILE)),
+        ("symlinks", Fault::Refuse(Errno::EPERM)),
+    ] {
         everywhere(&clients, move |op, _| match op {
             Op::Link => link,
             Op::Unlink => Fault::Refuse(Errno::EIO),
