@@ -8,7 +8,7 @@ mod support;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
@@ -59,6 +59,8 @@ struct Race {
     mine: usize,
     unknown: usize,
     content: Option<Vec<u8>>,
+    /// How often a reader was told an error.
+    read_errors: u32,
 }
 
 /// Lets eight callers race while others read, and checks what must hold whatever happens.
@@ -73,17 +75,20 @@ fn race(clients: &[Client], name: &str, size: usize, patience: Duration) -> Race
         .collect();
     let barrier = Barrier::new(RACERS);
     let over = AtomicBool::new(false);
+    let read_errors = AtomicU32::new(0);
     let (answers, seen) = thread::scope(|scope| {
         let readers: Vec<_> = clients
             .iter()
             .map(|client| {
-                let over = &over;
+                let (over, read_errors) = (&over, &read_errors);
                 scope.spawn(move || {
                     let mut seen = HashSet::new();
                     while !over.load(Ordering::Relaxed) {
-                        // An error is no content; that it ends is checked below.
-                        if let Ok(Some(bytes)) = read_once(&client.path(name)) {
-                            seen.insert(bytes);
+                        match read_once(&client.path(name)) {
+                            Ok(bytes) => seen.extend(bytes),
+                            Err(_) => {
+                                read_errors.fetch_add(1, Ordering::Relaxed);
+                            }
                         }
                         thread::yield_now();
                     }
@@ -145,7 +150,7 @@ fn race(clients: &[Client], name: &str, size: usize, patience: Duration) -> Race
         }
     }
     let unknown = answers.iter().filter(|a| matches!(a, Created::Unknown(_))).count();
-    Race { mine: mine.len(), unknown, content }
+    Race { mine: mine.len(), unknown, content, read_errors: read_errors.into_inner() }
 }
 
 /// A race that must have a winner and leave nobody in doubt, nor any file but the one (and its data).
@@ -153,6 +158,7 @@ fn decided(server: &Server, clients: &[Client], name: &str, size: usize) {
     let race = race(clients, name, size, PATIENCE);
     assert_eq!((race.mine, race.unknown), (1, 0), "{name}: winners, and callers who do not know");
     assert!(race.content.is_some());
+    assert_eq!(race.read_errors, 0, "{name}: a reader met a file that was not whole");
     assert!(
         !server.names().iter().any(|name| name.starts_with(".tmp")),
         "{name}: left over: {:?}",
@@ -288,7 +294,7 @@ fn a_new_name_that_only_its_creator_sees_at_first_has_one_owner() {
 
 #[test]
 fn where_links_are_refused_symbolic_links_decide() {
-    // ENOSYS is the last one: the kernel remembers it and answers EPERM from then on.
+    // ENOSYS is the last one: newer kernels remember it and answer EPERM from then on.
     let Some((server, clients)) = start() else { return };
     for errno in [Errno::EPERM, Errno::ENOTSUP, Errno::EMLINK, Errno::ENOSYS] {
         for size in [0, 20_000] {
