@@ -28,23 +28,32 @@ pub enum Created {
 /// Creates `path` with `content`, which must hold something that no other call's content holds.
 ///
 /// The folder is made if it is missing. Tries for at most `patience` where the file system gives no clear
-/// answer, and not at all again where it says that there is no room or no right.
+/// answer, and not at all again where it says that there is no room, no right or no way.
 pub fn create_once(path: &Path, content: &[u8], patience: Duration) -> Created {
     let until = Instant::now() + patience;
     let mut pause = Duration::from_millis(100);
+    // One for all tries: a link of an earlier one may yet appear, and must not dangle then.
+    let data = path.with_file_name(format!("@data.{}", nonce()));
     loop {
-        let error = match attempt(path, content) {
+        let error = match attempt(path, content, &data) {
             Ok(None) => {
                 crate::abort::step();
                 return Created::Mine;
             }
-            Ok(Some(theirs)) => return Created::Theirs(theirs),
+            Ok(Some(theirs)) => {
+                if content.len() > SYMLINK_LIMIT {
+                    let _ = fs::remove_file(&data);
+                }
+                return Created::Theirs(theirs);
+            }
             Err(error) => error,
         };
-        use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+        use io::ErrorKind::{
+            PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull, Unsupported,
+        };
         let hopeless = matches!(
             error.kind(),
-            PermissionDenied | QuotaExceeded | ReadOnlyFilesystem | StorageFull
+            PermissionDenied | QuotaExceeded | ReadOnlyFilesystem | StorageFull | Unsupported
         );
         if hopeless || Instant::now() + pause > until {
             return Created::Unknown(error);
@@ -54,47 +63,77 @@ pub fn create_once(path: &Path, content: &[u8], patience: Duration) -> Created {
     }
 }
 
+/// A temporary file, which goes when this is dropped.
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
 /// One try: None when the file holds our content, else what it holds.
-fn attempt(path: &Path, content: &[u8]) -> io::Result<Option<Vec<u8>>> {
+fn attempt(path: &Path, content: &[u8], data: &Path) -> io::Result<Option<Vec<u8>>> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    let tmp = folder.join(format!(".tmp.{}", nonce()));
-    if let Err(error) = write_synced(&tmp, content) {
-        let _ = fs::remove_file(&tmp);
+    // Each try has its own: an earlier one's may be the file by now, and stay when it cannot be removed.
+    let tmp = Temporary(folder.join(format!(".tmp.{}", nonce())));
+    if let Err(error) = write_synced(&tmp.0, content) {
         if error.kind() != io::ErrorKind::NotFound {
             return Err(error);
         }
         fs::create_dir_all(folder)?;
-        write_synced(&tmp, content)?;
+        write_synced(&tmp.0, content)?;
     }
-    let linked = fs::hard_link(&tmp, path);
+    let mut made = fs::hard_link(&tmp.0, path);
     let mut found = read_once(path);
-    if let (Ok(None), Err(error)) = (&found, &linked)
+    if let (Ok(None), Err(error)) = (&found, &made)
         && links_are_refused(error)
     {
-        let target = if content.len() > SYMLINK_LIMIT {
-            let data = folder.join(data_name(&tmp));
-            fs::rename(&tmp, &data)?;
-            data_name(&tmp).into_bytes()
-        } else {
-            content.to_vec()
-        };
-        use std::os::unix::ffi::OsStrExt;
-        let _ = symlink(std::ffi::OsStr::from_bytes(&target), path);
+        // From here on the refusal says nothing more: whether to try again is for the symbolic link.
+        made = link_symbolically(&tmp.0, content, data, path);
         found = read_once(path);
     }
-    let _ = fs::remove_file(&tmp);
+    drop(tmp);
     // The name must be as durable as the content before anybody acts on it.
-    File::open(folder).and_then(|folder| folder.sync_all())?;
+    sync_folder(folder)?;
     match found? {
         Some(bytes) if bytes == content => Ok(None),
         Some(bytes) => Ok(Some(bytes)),
-        None => Err(linked.err().unwrap_or_else(|| io::ErrorKind::NotFound.into())),
+        None => Err(made.err().unwrap_or_else(|| io::ErrorKind::NotFound.into())),
     }
 }
 
-fn data_name(tmp: &Path) -> String {
-    let name = tmp.file_name().unwrap_or_default().to_string_lossy();
-    format!("@data{}", name.trim_start_matches(".tmp"))
+/// Makes `path` a symbolic link whose text is the content or, if that is long, the name of `data`.
+fn link_symbolically(tmp: &Path, content: &[u8], data: &Path, path: &Path) -> io::Result<()> {
+    use std::os::unix::ffi::OsStrExt;
+    let target = if content.len() > SYMLINK_LIMIT {
+        fs::rename(tmp, data)?;
+        // A link that outlives its data in a crash would block the log for ever.
+        sync_folder(path.parent().unwrap_or(Path::new(".")))?;
+        data.file_name().unwrap_or_default()
+    } else {
+        std::ffi::OsStr::from_bytes(content)
+    };
+    symlink(target, path).map_err(|error| {
+        if !links_are_refused(&error) {
+            return error;
+        }
+        let why = format!("neither hard nor symbolic links can be made here: {error}");
+        io::Error::new(io::ErrorKind::Unsupported, why)
+    })
+}
+
+/// Makes a folder's names durable.
+///
+/// Some file systems have no fsync for folders (EINVAL, ENOTSUP, ENOSYS): nobody can do more there, and
+/// that must not keep the call from its answer. Any other error does, as the name may vanish in a crash.
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    use rustix::io::Errno;
+    let Err(error) = File::open(folder)?.sync_all() else { return Ok(()) };
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::INVAL | Errno::NOTSUP | Errno::NOSYS) => Ok(()),
+        _ => Err(error),
+    }
 }
 
 fn links_are_refused(error: &io::Error) -> bool {
@@ -105,7 +144,7 @@ fn links_are_refused(error: &io::Error) -> bool {
     )
 }
 
-fn write_synced(path: &PathBuf, content: &[u8]) -> io::Result<()> {
+fn write_synced(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(content)?;
     file.sync_all()
