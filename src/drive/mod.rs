@@ -12,7 +12,7 @@ use crate::launch::{self, ScriptContext};
 use crate::log::slot::Slot;
 use crate::log::sweep::{self, Pair, Sweep};
 use crate::log::{self, Fence, Log, LogError};
-use crate::plan::{self, Action, Sightings, Snapshot};
+use crate::plan::{self, Action, Ledger, Sightings, Snapshot};
 use crate::say::err;
 use crate::scheduler::slurm::{Slurm, SlurmError};
 use crate::scheduler::{Limits, Row, SubmitRefusal, Submitted};
@@ -144,7 +144,7 @@ impl Driver {
                 continue;
             }
             opened |= opens;
-            let said = self.act(action).await?;
+            let said = self.act(action, &ledger).await?;
             tick.acted |= !said.is_empty();
             tick.said.extend(said);
         }
@@ -219,7 +219,10 @@ impl Driver {
     }
 
     /// Does one thing; answers what was done, for people.
-    async fn act(&mut self, action: Action) -> Result<Vec<String>, DriveError> {
+    ///
+    /// `ledger` is what was planned on: where a log has moved on since, nothing is appended, and the next plan
+    /// judges anew.
+    async fn act(&mut self, action: Action, ledger: &Ledger) -> Result<Vec<String>, DriveError> {
         let one = |text: String| Ok(vec![text]);
         match action {
             Action::Open(array) => self.open(array).await,
@@ -237,18 +240,16 @@ impl Driver {
             Action::Slot(slot, entry) => {
                 let dir = self.sweep.dir.clone();
                 let Some(view) = self.sweep.slot_view(slot) else { return Ok(Vec::new()) };
-                // Judged on what was read for this plan: if the log has moved on, the next plan judges anew.
-                let judged = view.state.clone();
+                let Some(judged) = ledger.slots.get(slot as usize) else { return Ok(Vec::new()) };
                 let log = Log::of_slot(&dir, slot);
                 let done = log
-                    .append(view, PATIENCE, |now: &Slot| (*now == judged).then(|| entry.clone()))?;
+                    .append(view, PATIENCE, |now: &Slot| (now == judged).then(|| entry.clone()))?;
                 Ok(if done { vec![format!("slot {slot}: {}", words(&entry))] } else { Vec::new() })
             }
             Action::Sweep(entry) => {
-                let judged = self.sweep.log.state.clone();
                 let log = Log::of_sweep(&self.sweep.dir);
                 let done = log.append(&mut self.sweep.log, PATIENCE, |now: &Sweep| {
-                    (*now == judged).then(|| entry.clone())
+                    (*now == ledger.sweep).then(|| entry.clone())
                 })?;
                 Ok(match (&entry, done) {
                     (_, false) => Vec::new(),
@@ -393,6 +394,7 @@ impl Driver {
         let wanted: std::collections::BTreeSet<Pair> =
             array.tasks.iter().flatten().copied().collect();
         let fences = self.sweep.fences().clone();
+        let known = self.sweep.log.state.arrays.len();
         let done = Log::of_sweep(&self.sweep.dir).append(
             &mut self.sweep.log,
             PATIENCE,
@@ -401,7 +403,10 @@ impl Driver {
                     !matches!(fences.get(number), Some(Fence::Void(_)))
                         && other.tasks.iter().flatten().any(|pair| wanted.contains(pair))
                 });
-                (!carried && !sweep.stopped()).then(|| sweep::Entry::Array(array.clone()))
+                // Another watcher's array was not counted when this one was planned: --jobs and --parallel may be full.
+                let planned = sweep.arrays.len() == known;
+                (planned && !carried && !sweep.stopped())
+                    .then(|| sweep::Entry::Array(array.clone()))
             },
         )?;
         Ok(done.then(|| (self.sweep.log.next - 1, array)))
