@@ -2,6 +2,8 @@
 //!
 //! Runs are counted by lines that the programs write themselves, never by our own records.
 
+#![expect(clippy::unwrap_used, reason = "what helps tests may fail them")]
+
 mod support;
 
 use std::fs;
@@ -357,8 +359,8 @@ fn a_killed_task_is_run_again_where_accounts_are_kept() {
     killed_wrapper(&[("ACCOUNTING", "1")]);
 }
 
-fn killed_node(options: &str) {
-    let Some(bench) = Bench::start(&[]) else { return };
+fn killed_node(settings: &[(&str, &str)], options: &str) {
+    let Some(bench) = Bench::start(settings) else { return };
     bench.grid(40, "until [ -e go ]; do sleep 0.1; done");
     let submit = bench.begin(&format!("submit sweep.yaml --warmup 0 {options}"));
     bench.wait_for_starts(32);
@@ -372,12 +374,17 @@ fn killed_node(options: &str) {
 
 #[test]
 fn what_a_dead_node_ran_is_run_again_by_slurm() {
-    killed_node("");
+    killed_node(&[], "");
 }
 
 #[test]
 fn what_a_dead_node_ran_is_run_again_by_us() {
-    killed_node("--no-requeue");
+    killed_node(&[], "--no-requeue");
+}
+
+#[test]
+fn what_a_dead_node_ran_is_run_again_where_accounts_are_kept() {
+    killed_node(&[("ACCOUNTING", "1")], "");
 }
 
 #[test]
@@ -630,4 +637,38 @@ fn an_array_that_somebody_cancels_is_not_submitted_over_and_over() {
     bench.run("resume").assert(0);
     bench.run("watch").assert(0);
     bench.assert_exact(12);
+}
+
+#[test]
+fn a_sweep_whose_watchers_are_killed_all_the_time_comes_to_its_end() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    bench.grid(24, ":");
+    let mut next = "submit sweep.yaml --parallel 3 --jobs 6";
+    for kill_at in 10.. {
+        let mut command = bench.command(next);
+        command.env("SWEEPCTL_ABORT_AT", kill_at.to_string());
+        let ran = Running::start(command, &format!("{next}, killed at {kill_at}")).end();
+        if ran.code.is_some() {
+            ran.assert(0);
+            break;
+        }
+        next = "watch";
+    }
+    bench.assert_exact(24);
+    bench.assert_never_more_than(3);
+}
+
+#[test]
+fn without_its_accounts_slurm_proves_no_death() {
+    let Some(bench) = Bench::start(&[("ACCOUNTING", "1")]) else { return };
+    bench.grid(4, "until [ -e go ]; do sleep 0.1; done");
+    let submit = bench.begin("submit sweep.yaml");
+    bench.wait_for_starts(4);
+    bench.slurm.call("dbd-stop");
+    kill_a_wrapper(&bench);
+    bench.project.write("go", "");
+    bench.wait_for_ends(3);
+    bench.slurm.call("dbd-start");
+    submit.end().assert(0);
+    bench.assert_exact(4);
 }

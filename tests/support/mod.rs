@@ -96,13 +96,13 @@ impl Testbed {
 impl Drop for Testbed {
     fn drop(&mut self) {
         if thread::panicking() {
-            let log = fs::read_to_string(self.folder.path().join("log/slurmctld.log"));
-            let log = log.unwrap_or_default();
-            let lines: Vec<&str> = log.lines().collect();
-            eprintln!(
-                "slurmctld's log ends:\n{}",
-                lines[lines.len().saturating_sub(40)..].join("\n")
-            );
+            for (daemon, count) in [("slurmctld", 40), ("n1", 10), ("n2", 10)] {
+                let log = self.folder.path().join("log").join(daemon).with_extension("log");
+                let log = fs::read_to_string(log).unwrap_or_default();
+                let lines: Vec<&str> = log.lines().collect();
+                let end = lines[lines.len().saturating_sub(count)..].join("\n");
+                eprintln!("{daemon}'s log ends:\n{end}");
+            }
         }
         // A panic here would hide the test's own.
         match self.script("clean").output() {
