@@ -206,7 +206,7 @@ fn c03_the_owner_of_a_symbolic_link_whose_answer_is_lost_wins() {
 }
 
 #[test]
-fn c02_who_comes_too_late_and_is_told_another_error_reads_the_winner() {
+fn who_comes_too_late_and_is_told_another_error_reads_the_winner() {
     let Some((_server, clients)) = start() else { return };
     for errno in [
         Errno::ENOENT,
@@ -434,7 +434,7 @@ fn without_any_kind_of_link_the_probe_says_so() {
 }
 
 #[test]
-fn a_crash_before_the_link_shows_nothing_and_blocks_nobody() {
+fn c02_a_crash_before_the_link_shows_nothing_and_blocks_nobody() {
     let Some((_server, clients)) = start() else { return };
     fs::write(clients[0].path(".tmp.0123456789abcdef"), b"half a cont").unwrap();
     fs::write(clients[0].path("@data.0123456789abcdef"), b"half a cont").unwrap();
