@@ -456,7 +456,16 @@ fn waiting(bench: &Bench) -> Running {
 
 #[test]
 fn tasks_cancelled_by_hand_are_run_again() {
-    let Some(bench) = Bench::start(&[]) else { return };
+    tasks_cancelled_by_hand(&[]);
+}
+
+#[test]
+fn tasks_cancelled_by_hand_are_run_again_where_accounts_are_kept() {
+    tasks_cancelled_by_hand(&[("ACCOUNTING", "1")]);
+}
+
+fn tasks_cancelled_by_hand(settings: &[(&str, &str)]) {
+    let Some(bench) = Bench::start(settings) else { return };
     let submit = waiting(&bench);
     for state in ["--states=running", "--states=pending"] {
         let tasks = bench.queue(&[state, "--format=%F_%K"]);
