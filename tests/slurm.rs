@@ -387,35 +387,67 @@ fn what_a_dead_node_ran_is_run_again_where_accounts_are_kept() {
     killed_node(&[("ACCOUNTING", "1")], "");
 }
 
-#[test]
-fn an_sbatch_that_got_no_answer_is_looked_for_and_not_repeated() {
-    let Some(bench) = Bench::start(&[("MESSAGE_TIMEOUT", "3")]) else { return };
-    bench.grid(12, ":");
+/// Submits with an sbatch that does this in its first call: a piece of shell, where `$sbatch` is SLURM's.
+fn submit_with_sbatch(bench: &Bench, first_call: &str) -> Running {
     let [_, (_, path)] = bench.slurm.env();
     let sbatch = which::which_in("sbatch", Some(&path), "/").unwrap();
-    let wrapper = format!(
-        "#!/bin/sh\ncase \"$*\" in *--parsable*) mkdir frozen && SLURM_TESTBED='{}' \
-         '{}/scripts/slurm-testbed' ctld-freeze ;; esac\nexec '{}' \"$@\"\n",
-        bench.slurm.folder().display(),
-        env!("CARGO_MANIFEST_DIR"),
+    let script = format!(
+        "#!/bin/sh\nsbatch='{}'\ncase \"$*\" in *--parsable*) mkdir called 2>&- && {{ {first_call}; }} ;; \
+         esac\nexec \"$sbatch\" \"$@\"\n",
         sbatch.display()
     );
-    let wrapper = bench.project.write("bin/sbatch", &wrapper);
-    fs::set_permissions(&wrapper, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let script = bench.project.write("bin/sbatch", &script);
+    fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let mut first = bench.project.path("bin").into_os_string();
     first.push(":");
     first.push(path);
     let mut submit = bench.command("submit sweep.yaml");
     submit.env("PATH", first);
-    let submit = Running::start(submit, "submit, frozen");
+    Running::start(submit, "submit")
+}
+
+fn assert_one_array(bench: &Bench) {
+    let rows = bench.queue(&["--states=all", "--format=%F"]);
+    assert!(rows.lines().all(|job| Some(job) == rows.lines().next()), "{rows}");
+}
+
+#[test]
+fn an_sbatch_that_got_no_answer_is_looked_for_and_not_repeated() {
+    let Some(bench) = Bench::start(&[("MESSAGE_TIMEOUT", "3")]) else { return };
+    bench.grid(12, ":");
+    let freeze = format!(
+        "SLURM_TESTBED='{}' '{}/scripts/slurm-testbed' ctld-freeze",
+        bench.slurm.folder().display(),
+        env!("CARGO_MANIFEST_DIR"),
+    );
+    let submit = submit_with_sbatch(&bench, &freeze);
     wait_until("sbatch has got no answer", LIMIT, || {
         submit.text("stderr").contains("sbatch gave no answer")
     });
     bench.slurm.call("ctld-thaw");
     submit.end().assert(0);
     bench.assert_exact(12);
-    let rows = bench.queue(&["--states=all", "--format=%F"]);
-    assert!(rows.lines().all(|job| Some(job) == rows.lines().next()), "{rows}");
+    assert_one_array(&bench);
+}
+
+#[test]
+fn an_sbatch_that_died_with_its_answer_is_not_repeated() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    bench.grid(4, ":");
+    let ran = submit_with_sbatch(&bench, "\"$sbatch\" \"$@\" >&2; kill -KILL $$").end().assert(0);
+    assert!(ran.stderr.contains("found by its name"), "{}", ran.stderr);
+    bench.assert_exact(4);
+    assert_one_array(&bench);
+}
+
+#[test]
+fn an_sbatch_that_died_before_it_sent_anything_is_replaced() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    bench.grid(4, ":");
+    let ran = submit_with_sbatch(&bench, "kill -KILL $$").end().assert(0);
+    assert!(ran.stderr.contains("is void"), "{}", ran.stderr);
+    bench.assert_exact(4);
+    assert_one_array(&bench);
 }
 
 #[test]
@@ -456,7 +488,16 @@ fn waiting(bench: &Bench) -> Running {
 
 #[test]
 fn tasks_cancelled_by_hand_are_run_again() {
-    let Some(bench) = Bench::start(&[]) else { return };
+    tasks_cancelled_by_hand(&[]);
+}
+
+#[test]
+fn tasks_cancelled_by_hand_are_run_again_where_accounts_are_kept() {
+    tasks_cancelled_by_hand(&[("ACCOUNTING", "1")]);
+}
+
+fn tasks_cancelled_by_hand(settings: &[(&str, &str)]) {
+    let Some(bench) = Bench::start(settings) else { return };
     let submit = waiting(&bench);
     for state in ["--states=running", "--states=pending"] {
         let tasks = bench.queue(&[state, "--format=%F_%K"]);
