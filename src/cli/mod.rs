@@ -283,16 +283,19 @@ async fn command_entry(
 ) -> Result<u8, Failure> {
     let patience = std::time::Duration::from_secs(30);
     let log = Log::of_sweep(&sweep.dir);
-    let mut once = true;
-    let said = log.append(&mut sweep.log, patience, |sweep: &Sweep| {
-        entry(sweep).filter(|_| std::mem::take(&mut once))
-    })?;
+    let said = log.append(&mut sweep.log, patience, |sweep: &Sweep| entry(sweep))?;
     if !said {
         out!("{}: nothing to change", sweep.file.name);
     }
     // A local sweep is looked after by the shell that watches it, but an end needs none that does.
     if !is_local(&sweep) || sweep.log.state.cancelled.is_some() {
-        let mut driver = Driver::new(sweep).await?;
+        let name = sweep.file.name.clone();
+        let mut driver = Driver::new(sweep).await.map_err(|error| {
+            // Tasks read it in the sweep's folder, also while slurmctld is away.
+            Failure::from(error).help(format!(
+                "it is written down all the same; `sweepctl tick {name}` does SLURM's part later"
+            ))
+        })?;
         for _ in 0..2 {
             for said in driver.tick().await?.said {
                 err!("{said}");
