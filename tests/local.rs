@@ -571,3 +571,18 @@ fn numbers_from_11_to(last: u32) -> String {
     let numbers: Vec<String> = (11..=last).map(|number| number.to_string()).collect();
     format!("{}]", numbers.join(", "))
 }
+
+#[test]
+fn runs_side_by_side_share_out_the_gpus() {
+    let scratch = project("echo $CUDA_VISIBLE_DEVICES >> gpus\n");
+    let mut command = submit(&scratch, &["--parallel", "2"]);
+    let output = command.env("CUDA_VISIBLE_DEVICES", "4,7").output().expect("it runs");
+    expect_code(&output, 0);
+    let seen = fs::read_to_string(scratch.path("gpus")).expect("what the runs saw");
+    let (four, seven) = seen.lines().partition::<Vec<_>, _>(|line| *line == "4");
+    assert_eq!(four.len() + seven.len(), 12);
+    assert!(
+        !four.is_empty() && !seven.is_empty() && seven.iter().all(|line| *line == "7"),
+        "{seen}"
+    );
+}

@@ -221,10 +221,11 @@ impl Ran {
 #[test]
 fn a_grid_is_run_once_each() {
     let Some(bench) = Bench::start(&[]) else { return };
-    bench.grid(60, ":");
-    bench.run("submit sweep.yaml --jobs 20 --parallel 8").assert(0);
-    bench.assert_exact(60);
-    assert_eq!(bench.seen("start").len(), 60);
+    bench.grid(200, "sleep 1");
+    bench.run("submit sweep.yaml --jobs 40 --parallel 10").assert(0);
+    bench.assert_exact(200);
+    assert_eq!(bench.seen("start").len(), 200);
+    bench.assert_never_more_than(10);
 }
 
 #[test]

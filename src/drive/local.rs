@@ -37,7 +37,8 @@ struct Job {
 #[derive(Debug)]
 enum Task {
     Pending,
-    Running(Child),
+    /// Its process, and which of the places side by side it has.
+    Running(Child, u32),
     Over(State),
 }
 
@@ -79,33 +80,34 @@ impl Local {
     /// Sees which tasks have ended and starts others. Answers whether something ended.
     pub(super) fn pump(&self) -> bool {
         let mut jobs = self.jobs.borrow_mut();
-        let (mut running, mut ended) = (0, false);
+        let (mut taken, mut ended) = (Vec::new(), false);
         for job in jobs.iter_mut() {
             for task in &mut job.tasks {
-                if let Task::Running(child) = task {
+                if let Task::Running(child, place) = task {
                     match child.try_wait() {
-                        Ok(None) => running += 1,
+                        Ok(None) => taken.push(*place),
                         Ok(Some(status)) => {
                             ended = true;
                             let state =
                                 if status.success() { State::Completed } else { State::Failed };
                             *task = Task::Over(state);
                         }
-                        Err(_) => running += 1,
+                        Err(_) => taken.push(*place),
                     }
                 }
             }
         }
         for job in jobs.iter_mut().filter(|job| !job.held) {
             for index in 0..job.tasks.len() {
-                if running >= self.parallel {
+                let Some(place) = (0..self.parallel).find(|place| !taken.contains(place)) else {
                     return ended;
-                }
+                };
                 if matches!(job.tasks[index], Task::Pending) {
-                    job.tasks[index] = match job.start(index as u32, &self.sweep_dir) {
+                    let gpus = share_of(&gpus_of(&job.env), self.parallel, place);
+                    job.tasks[index] = match job.start(index as u32, &self.sweep_dir, gpus) {
                         Ok(child) => {
-                            running += 1;
-                            Task::Running(child)
+                            taken.push(place);
+                            Task::Running(child, place)
                         }
                         Err(error) => {
                             err!("sweepctl: cannot start a task: {error}");
@@ -128,7 +130,7 @@ impl Local {
             for (index, task) in job.tasks.iter().enumerate() {
                 let state = match task {
                     Task::Pending => State::Pending,
-                    Task::Running(_) => State::Running,
+                    Task::Running(..) => State::Running,
                     Task::Over(state) => state.clone(),
                 };
                 let reason = if job.held { "JobHeldUser" } else { "" };
@@ -142,26 +144,25 @@ impl Local {
             }
             for index in 0..*tasks as u32 {
                 let state = self.state_of_earlier(*array, id.as_str(), index);
-                rows.extend(state.map(|state| {
-                    let gone = matches!(state, State::Cancelled { .. });
-                    row(&id, name, index, state, if gone { STARTER_GONE } else { "" })
-                }));
+                rows.extend(state.map(|(state, reason)| row(&id, name, index, state, reason)));
             }
         }
         rows
     }
 
-    /// A task of another process: by what that wrote down when it started it.
-    fn state_of_earlier(&self, array: u32, id: &str, task: u32) -> Option<State> {
+    /// A task of another process, and the reason of its state: by what that wrote down when it started it.
+    fn state_of_earlier(&self, array: u32, id: &str, task: u32) -> Option<(State, &'static str)> {
         let rest = id.strip_prefix(&format!("local.{}.", log::host()))?;
         let (life, _) = rest.rsplit_once('.')?;
-        match fs::read_to_string(task_file(&self.sweep_dir, array, task)) {
-            Ok(started) if lives(started.trim()) => Some(State::Running),
-            Ok(_) => Some(State::NodeFail),
-            // Its starter lives: it may still start.
-            Err(_) if lives(life) => Some(State::Pending),
-            Err(_) => Some(State::Cancelled { by: None }),
-        }
+        // Ended together with its starter, started or not: that says nothing against the task.
+        let reason = if lives(life) { "" } else { STARTER_GONE };
+        let state = match fs::read_to_string(task_file(&self.sweep_dir, array, task)) {
+            Ok(started) if lives(started.trim()) => State::Running,
+            Ok(_) => State::NodeFail,
+            Err(_) if reason.is_empty() => State::Pending,
+            Err(_) => State::Cancelled { by: None },
+        };
+        Some((state, reason))
     }
 
     /// Ends tasks, `JOB_TASK` or `JOB`; of another process's tasks only those that run and are named.
@@ -177,7 +178,7 @@ impl Local {
                 }
                 match task {
                     Task::Pending => *task = Task::Over(State::Cancelled { by: None }),
-                    Task::Running(child) if !pending_only => signal(child, Signal::TERM),
+                    Task::Running(child, _) if !pending_only => signal(child, Signal::TERM),
                     _ => {}
                 }
             }
@@ -213,7 +214,7 @@ impl Local {
             for task in &mut job.tasks {
                 match task {
                     Task::Pending => *task = Task::Over(State::Cancelled { by: None }),
-                    Task::Running(child) => signal(child, Signal::TERM),
+                    Task::Running(child, _) => signal(child, Signal::TERM),
                     Task::Over(_) => {}
                 }
             }
@@ -232,7 +233,7 @@ impl Local {
     pub(super) fn kill_all(&self) {
         let jobs = self.jobs.borrow();
         for task in jobs.iter().flat_map(|job| &job.tasks) {
-            if let Task::Running(child) = task
+            if let Task::Running(child, _) = task
                 && let Some(pid) = child.id().and_then(|pid| Pid::from_raw(pid.cast_signed()))
             {
                 kill_tree(pid);
@@ -244,19 +245,20 @@ impl Local {
         let jobs = self.jobs.borrow();
         jobs.iter()
             .flat_map(|job| &job.tasks)
-            .filter(|task| matches!(task, Task::Running(_)))
+            .filter(|task| matches!(task, Task::Running(..)))
             .count()
     }
 }
 
 impl Job {
-    fn start(&self, task: u32, sweep_dir: &Path) -> io::Result<Child> {
+    fn start(&self, task: u32, sweep_dir: &Path, gpus: Option<String>) -> io::Result<Child> {
         let path = crate::drive::state::log_path(sweep_dir, self.array, task);
         let output = fs::OpenOptions::new().create(true).append(true).open(path)?;
         let child = Command::new("bash")
             .arg(&self.script)
             .env_clear()
             .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .envs(gpus.map(|gpus| ("CUDA_VISIBLE_DEVICES", gpus)))
             .env("SLURM_JOB_ID", format!("{}.{task}", self.id))
             .env("SLURM_ARRAY_JOB_ID", self.id.as_str())
             .env("SLURM_ARRAY_TASK_ID", task.to_string())
@@ -276,6 +278,35 @@ impl Job {
             fs::write(task_file(sweep_dir, self.array, task), life)?;
         }
         Ok(child)
+    }
+}
+
+/// The GPUs that tasks may use: those that the submitting shell was given, else all that NVIDIA's driver shows.
+fn gpus_of(env: &[(OsString, OsString)]) -> Vec<String> {
+    if let Some((_, given)) = env.iter().find(|(name, _)| name == "CUDA_VISIBLE_DEVICES") {
+        let given = given.to_string_lossy();
+        return given
+            .split(',')
+            .map(str::trim)
+            .filter(|gpu| !gpu.is_empty())
+            .map(str::to_owned)
+            .collect();
+    }
+    let devices = fs::read_dir("/dev").into_iter().flatten().flatten();
+    let mut found: Vec<u32> = devices
+        .filter_map(|entry| entry.file_name().to_str()?.strip_prefix("nvidia")?.parse().ok())
+        .collect();
+    found.sort_unstable();
+    found.iter().map(u32::to_string).collect()
+}
+
+/// What one of `places` side by side gets of the GPUs: a fair part, or one together with others.
+fn share_of(gpus: &[String], places: u32, place: u32) -> Option<String> {
+    let (all, places, place) = (gpus.len(), places as usize, place as usize);
+    match all {
+        0 => None,
+        _ if all < places => Some(gpus[place % all].clone()),
+        _ => Some(gpus[place * all / places..(place + 1) * all / places].join(",")),
     }
 }
 
@@ -365,4 +396,30 @@ fn lives(life: &str) -> bool {
 fn is_zombie(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gpus_are_shared_out_among_the_places() {
+        let gpus: Vec<String> = ["0", "2", "5", "GPU-77"].map(str::to_owned).to_vec();
+        let shares =
+            |places: u32| (0..places).map(|p| share_of(&gpus, places, p)).collect::<Vec<_>>();
+        let some =
+            |texts: &[&str]| texts.iter().map(|text| Some((*text).to_owned())).collect::<Vec<_>>();
+        assert_eq!(shares(1), some(&["0,2,5,GPU-77"]));
+        assert_eq!(shares(2), some(&["0,2", "5,GPU-77"]));
+        assert_eq!(shares(3), some(&["0", "2", "5,GPU-77"]));
+        assert_eq!(shares(5), some(&["0", "2", "5", "GPU-77", "0"]));
+        assert_eq!(share_of(&[], 2, 0), None);
+    }
+
+    #[test]
+    fn what_the_shell_was_given_is_not_left() {
+        let env = |value: &str| vec![("CUDA_VISIBLE_DEVICES".into(), value.into())];
+        assert_eq!(gpus_of(&env("3, 1")), ["3", "1"]);
+        assert!(gpus_of(&env("")).is_empty());
+    }
 }

@@ -381,21 +381,21 @@ fn take_back_attempts(seen: &Seen, plan: &mut Plan) -> Vec<Pair> {
         if !matches!(carrier, Carrier::Ended | Carrier::Nowhere) {
             continue;
         }
-        if carrier == Carrier::Ended && !seen.cancelled_unstarted(pair) {
+        // That a watcher was ended says nothing against its tasks.
+        let mut carriers = seen.carriers.get(&pair).into_iter().flatten();
+        let starter_gone = carriers.any(|carrier| seen.starter_gone(carrier));
+        if carrier == Carrier::Ended && !starter_gone && !seen.cancelled_unstarted(pair) {
             vanished.push(pair);
         }
         let key = format!("{}.{}", pair.0, pair.1);
         let since = *plan.sightings.gone.entry(key).or_insert(seen.now);
         if seen.now >= since + seen.policy.spans.gone {
-            // That a watcher was ended says nothing against its tasks.
-            let mut carriers = seen.carriers.get(&pair).into_iter().flatten();
-            let unstarted = !carriers.any(|carrier| seen.starter_gone(carrier));
             plan.actions.push(Action::Slot(
                 pair.0,
                 slot::Entry::Revoke {
                     attempt: pair.1,
                     why: "its task ended or vanished without having started".to_owned(),
-                    unstarted,
+                    unstarted: !starter_gone,
                 },
             ));
         }
