@@ -117,13 +117,13 @@ fn sbatch_variables_become_options_unless_a_flag_says_otherwise() {
             ("SBATCH_QOS", "low"),
             ("SBATCH_TIMELIMIT", "1:00:00"),
             ("SBATCH_CONSTRAINT", "a100|h100"),
-            ("SBATCH_GRES", "gpu:1"),
             ("SBATCH_GPUS", "1"),
             ("SBATCH_GPUS_PER_NODE", "1"),
             ("SBATCH_MEM_PER_NODE", "4G"),
             ("SBATCH_RESERVATION", "course"),
             ("SBATCH_EXCLUSIVE", "1"),
             ("SBATCH_ARRAY_INX", "0-9"),
+            ("SBATCH_MADE_UP", "1"),
         ])
         .output();
     let (script, err) = expect_code(&output.expect("it runs"), 0);
@@ -132,21 +132,112 @@ fn sbatch_variables_become_options_unless_a_flag_says_otherwise() {
     assert_eq!(
         options,
         [
-            "--partition=gpu",
-            "-qhigh",
             "--account=lab",
             "\"--constraint=a100|h100\"",
+            "--exclusive",
             "--gpus=1",
             "--gpus-per-node=1",
-            "--gres=gpu:1",
             "--mem=4G",
             "--reservation=course",
             "--time=1:00:00",
+            "--partition=gpu",
+            "--qos=high",
         ]
     );
     let warning = err.lines().find(|line| line.starts_with("warning:")).expect("a warning");
-    assert!(warning.contains("`SBATCH_ARRAY_INX`, `SBATCH_EXCLUSIVE`"), "{warning}");
+    assert!(warning.contains("`SBATCH_ARRAY_INX`, `SBATCH_MADE_UP`"), "{warning}");
     assert!(!warning.contains("ACCOUNT"), "{warning}");
+}
+
+#[test]
+fn options_of_sbatch_are_taken_in_its_own_spellings_and_in_order() {
+    let scratch = project();
+    let args = "submit sweep.yaml --dry-run -t10 --nodes 2 --exclusive --exclusive=user -O --tasks-per-node=4 \
+                --mail-type END -C a&b -- --nice -x n1 --new-thing=1 --new-thing=2";
+    let output = call(&scratch, &args.split_whitespace().collect::<Vec<_>>());
+    let (script, _) = expect_code(&output, 0);
+    let options: Vec<&str> =
+        script.lines().filter_map(|line| line.strip_prefix("#SBATCH ")).skip(4).collect();
+    assert_eq!(
+        options,
+        [
+            "--time=10",
+            "--nodes=2",
+            "--exclusive",
+            "--exclusive=user",
+            "--overcommit",
+            "--ntasks-per-node=4",
+            "--mail-type=END",
+            "\"--constraint=a&b\"",
+            "--nice",
+            "--exclude=n1",
+            "--new-thing=1",
+            "--new-thing=2",
+        ]
+    );
+}
+
+#[test]
+fn options_that_would_break_the_sweep_are_refused_before_and_after_the_hyphens() {
+    let scratch = project();
+    let table = [
+        ("--array=0-3", "`--array` cannot be used with a sweep: the budget decides"),
+        ("-J x", "`--job-name` cannot be used with a sweep: see --name"),
+        ("-- -a0-3", "after `--`: sbatch's `--array`"),
+        ("-- --dependency=singleton", "see --parallel 1"),
+        ("-- --requeue", "it is on unless --no-requeue is given"),
+        ("-- gpu", "`gpu` is not an option of sbatch"),
+        ("-- --time", "`--time` needs a value"),
+    ];
+    for (more, want) in table {
+        let args: Vec<&str> = ["submit", "sweep.yaml", "--dry-run"]
+            .into_iter()
+            .chain(more.split_whitespace())
+            .collect();
+        let (_, err) = expect_code(&call(&scratch, &args), 2);
+        assert!(err.contains(want), "{more}: {err}");
+    }
+}
+
+#[test]
+fn the_plan_says_what_the_sweep_may_cost_and_a_limit_refuses_it() {
+    let scratch = project();
+    let plan = |more: &str, code: i32| {
+        let args = format!("submit sweep.yaml --dry-run {more}");
+        let output = call(&scratch, &args.split_whitespace().collect::<Vec<_>>());
+        expect_code(&output, code).1
+    };
+    let table = [
+        ("-t 10", "3 jobs, each with 1 rank, 1 agent; no GPUs"),
+        (
+            "-t 2:00:00 -N2 --gpus-per-node=8",
+            "3 jobs, each with 2 nodes, 2 ranks, 16 GPUs, 1 agent; at most 96 GPU hours",
+        ),
+        ("--gpus=1", "3 jobs, each with 1 rank, 1 GPU, 1 agent; GPU hours unknown: no time limit"),
+        (
+            "-t 1:00:00 --gpus=1 --runs-per-job 2",
+            "2 jobs, each with up to 2 runs, 1 rank, 1 GPU, 1 agent; at most 2 GPU hours",
+        ),
+        ("-t 1:00:00 --gpus=1 --max-gpu-hours 3", "at most 3 GPU hours"),
+    ];
+    for (more, want) in table {
+        let err = plan(more, 0);
+        assert!(err.contains(want), "{more}: {err}");
+    }
+    let err = plan("-t 1:00:00 --gpus=1 --max-gpu-hours 2.5", 3);
+    assert!(err.contains("may take 3 GPU hours, more than --max-gpu-hours 2.5"), "{err}");
+    let err = plan("--gpus=1 --max-gpu-hours 2.5", 3);
+    assert!(err.contains("needs a time limit"), "{err}");
+    let err = plan("-t 10 --gres=gpu:1 --gpus-per-node=1", 3);
+    assert!(
+        err.contains("error: `--gres=gpu:1` and `--gpus-per-node=1` both ask for GPUs"),
+        "{err}"
+    );
+    let err = plan("-t 10 -n 8", 0);
+    assert!(
+        err.contains("warning: each job asks for 8 ranks, and nothing starts the program on them"),
+        "{err}"
+    );
 }
 
 #[test]

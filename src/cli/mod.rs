@@ -1,5 +1,6 @@
 //! The command line: one file for each command that does more than one thing.
 
+mod sbatch_args;
 mod submit;
 mod watch;
 

@@ -4,10 +4,12 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::sbatch_args::SbatchArgs;
 use super::{Failure, Place, code, logical_cwd, view, watch};
 use crate::drive::state::{self, OpenSweep, RunsOn, STATE_DIR, SweepFile};
 use crate::drive::{Driver, environment, script_context};
-use crate::launch;
+use crate::launch::request::{Given, Partition, Ranks, Remark, Request};
+use crate::launch::{self, request};
 use crate::log;
 use crate::log::sweep::{Array, Pair};
 use crate::plan::{Policy, Spans};
@@ -50,6 +52,9 @@ pub(super) struct SubmitArgs {
     /// Print the script that would be submitted, and do nothing
     #[arg(long)]
     dry_run: bool,
+    /// Refuse a sweep that may take more GPU hours than this
+    #[arg(long, value_name = "H")]
+    max_gpu_hours: Option<f64>,
     /// Print the sweep's name alone on stdout
     #[arg(long)]
     quiet: bool,
@@ -72,168 +77,111 @@ pub(super) struct SubmitArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     linger: u64,
     /// SLURM's cluster, as for sbatch
-    #[arg(long, value_name = "NAME")]
+    #[arg(short = 'M', long, value_name = "NAME")]
     clusters: Option<String>,
     #[command(flatten)]
     place: Place,
     #[command(flatten)]
-    request: Request,
+    request: SbatchArgs,
     /// More options for sbatch, after `--`
     #[arg(last = true, value_name = "SBATCH OPTIONS")]
     more: Vec<String>,
 }
 
-/// What one job asks of SLURM, in sbatch's own words.
-#[derive(clap::Args, Debug)]
-#[command(next_help_heading = "What each job asks for, as sbatch has it")]
-struct Request {
-    #[arg(short = 'A', long)]
-    account: Option<String>,
-    #[arg(short = 'p', long)]
-    partition: Option<String>,
-    #[arg(short = 'q', long)]
-    qos: Option<String>,
-    #[arg(short = 't', long)]
-    time: Option<String>,
-    #[arg(short = 'N', long)]
-    nodes: Option<String>,
-    #[arg(short = 'c', long)]
-    cpus_per_task: Option<String>,
-    #[arg(long)]
-    mem: Option<String>,
-    #[arg(short = 'G', long)]
-    gpus: Option<String>,
-    #[arg(long)]
-    gpus_per_node: Option<String>,
-    #[arg(long)]
-    gres: Option<String>,
-    #[arg(short = 'C', long)]
-    constraint: Option<String>,
-    #[arg(short = 'x', long)]
-    exclude: Option<String>,
+/// What each job asks for: what is typed before `--` and after it, over what `SBATCH_*` variables say.
+fn options(args: &SubmitArgs) -> Result<Vec<Given>, Failure> {
+    let refused = |error: request::OptionError| Failure::new(code::COMMAND_LINE, error);
+    args.request.0.iter().try_for_each(request::check).map_err(refused)?;
+    let more = request::read(&args.more)
+        .map_err(|error| Failure::new(code::COMMAND_LINE, format!("after `--`: {error}")))?;
+    let typed: Vec<Given> = args.request.0.iter().cloned().chain(more).collect();
+    if args.local {
+        return Ok(typed);
+    }
+    let variables = std::env::vars_os().filter_map(|(name, value)| {
+        Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
+    });
+    let (from_variables, unused) = request::from_variables(variables);
+    if !unused.is_empty() {
+        let names: Vec<String> = unused.iter().map(|name| format!("`{name}`")).collect();
+        err!("warning: {} of this shell not used: a sweep has no use for it", names.join(", "));
+    }
+    Ok(request::merge(vec![from_variables, typed]))
 }
 
-/// Options of sbatch that would break the sweep, and what to say instead.
-const REFUSED: &[(&str, &str)] = &[
-    ("--array", "the budget decides; see --budget, --jobs and --parallel"),
-    ("--wrap", "the sweep file's `command` is what runs"),
-    ("--parsable", "see --quiet"),
-    ("--wait", "submit watches by itself"),
-    ("--test-only", "see --dry-run"),
-    ("--export", "jobs get the environment of this shell"),
-    ("--hold", "see `sweepctl pause`"),
-    ("--job-name", "see --name"),
-    ("--output", "logs are in the sweep's folder"),
-    ("--error", "logs are in the sweep's folder"),
-    ("--chdir", "submit from the folder that jobs are to run in"),
-    ("--requeue", "it is on unless --no-requeue is given"),
-    ("--no-requeue", "give it before `--`"),
-    ("--clusters", "give it before `--`"),
-    ("-a", "the budget decides; see --budget, --jobs and --parallel"),
-    ("-H", "see `sweepctl pause`"),
-    ("-W", "submit watches by itself"),
-    ("-J", "see --name"),
-    ("-o", "logs are in the sweep's folder"),
-    ("-e", "logs are in the sweep's folder"),
-    ("-D", "submit from the folder that jobs are to run in"),
-    ("-M", "give --clusters before `--`"),
-];
-
-/// Variables by which users give sbatch options without typing them, and the options' names.
-const SBATCH_VARIABLES: &[(&str, &str, &str)] = &[
-    ("SBATCH_ACCOUNT", "account", "-A"),
-    ("SBATCH_PARTITION", "partition", "-p"),
-    ("SBATCH_QOS", "qos", "-q"),
-    ("SBATCH_TIMELIMIT", "time", "-t"),
-    ("SBATCH_CONSTRAINT", "constraint", "-C"),
-    ("SBATCH_GRES", "gres", ""),
-    ("SBATCH_GPUS", "gpus", "-G"),
-    ("SBATCH_GPUS_PER_NODE", "gpus-per-node", ""),
-    ("SBATCH_MEM_PER_NODE", "mem", ""),
-    ("SBATCH_RESERVATION", "reservation", ""),
-];
-
-/// Adds what `SBATCH_*` variables of this shell ask for, unless a flag does.
-///
-/// They become options of the sweep: a later `watch` in another shell submits the same jobs.
-fn add_from_variables(options: &mut Vec<String>, env: impl Iterator<Item = (String, String)>) {
-    let mut variables: Vec<(String, String)> =
-        env.filter(|(name, value)| name.starts_with("SBATCH_") && !value.is_empty()).collect();
-    variables.sort();
-    let mut ignored = Vec::new();
-    for (variable, value) in variables {
-        let known = SBATCH_VARIABLES.iter().find(|(name, ..)| *name == variable);
-        let Some((_, name, short)) = known else {
-            ignored.push(format!("`{variable}`"));
-            continue;
-        };
-        let long = format!("--{name}=");
-        let given = |option: &String| {
-            option.starts_with(&long) || (!short.is_empty() && option.starts_with(short))
-        };
-        if !options.iter().any(given) {
-            options.push(format!("{long}{value}"));
+/// Prints what there is to say of a request; an error in it ends the submission.
+fn report(remarks: Vec<Remark>) -> Result<(), Failure> {
+    let mut last = None;
+    for remark in remarks {
+        if let Some(error) =
+            remark.is_error.then_some(remark.clone()).and_then(|error| last.replace(error))
+        {
+            err!("error: {error}");
+        } else if !remark.is_error {
+            err!("warning: {remark}");
         }
     }
-    if !ignored.is_empty() {
-        let names = ignored.join(", ");
-        err!("warning: {names} of this shell not used: give sbatch's option after `--` instead");
+    match last {
+        // Printed with the exit code.
+        Some(error) => Err(Failure::new(code::SWEEP_FILE, error.message).help(error.help)),
+        None => Ok(()),
     }
 }
 
-impl Request {
-    fn options(&self, more: &[String]) -> Result<Vec<String>, Failure> {
-        let given = [
-            ("account", &self.account),
-            ("partition", &self.partition),
-            ("qos", &self.qos),
-            ("time", &self.time),
-            ("nodes", &self.nodes),
-            ("cpus-per-task", &self.cpus_per_task),
-            ("mem", &self.mem),
-            ("gpus", &self.gpus),
-            ("gpus-per-node", &self.gpus_per_node),
-            ("gres", &self.gres),
-            ("constraint", &self.constraint),
-            ("exclude", &self.exclude),
-        ];
-        let mut options: Vec<String> = given
-            .into_iter()
-            .filter_map(|(name, value)| value.as_ref().map(|value| format!("--{name}={value}")))
-            .collect();
-        for option in more {
-            let name = option.split('=').next().unwrap_or_default();
-            if !name.starts_with('-') {
-                let text = format!(
-                    "sbatch option `{option}` after `--` must be in one piece: `--name=value`"
-                );
-                return Err(Failure::new(code::COMMAND_LINE, text));
-            }
-            let short = |refused: &str| {
-                refused.len() == 2 && name.starts_with(refused) && !name.starts_with("--")
-            };
-            if let Some((_, why)) =
-                REFUSED.iter().find(|(refused, _)| *refused == name || short(refused))
-            {
-                let text = format!("sbatch's `{name}` cannot be used with a sweep: {why}");
-                return Err(Failure::new(code::COMMAND_LINE, text));
-            }
-            options.push(option.clone());
+/// What the sweep's program does about ranks.
+fn ranks(file: &SweepFile) -> Ranks {
+    let command = file.spec.command.as_deref().unwrap_or_default();
+    let program = file.spec.program.as_ref().map(|program| file.folder.join(program));
+    let text = program.and_then(|path| fs::read_to_string(path).ok());
+    Ranks::of(command, text.as_deref())
+}
+
+/// Says what will be submitted and what it may cost; refuses what costs more than `--max-gpu-hours`.
+fn say_plan(
+    args: &SubmitArgs,
+    given: &[Given],
+    jobs: u64,
+    partitions: &[Partition],
+) -> Result<(), Failure> {
+    let request = Request::of(given);
+    let hours = request.gpu_hours(jobs, request.default_time(partitions));
+    let cost = match (hours, request.gpus) {
+        (Some(0.0), _) => "no GPUs".to_owned(),
+        (Some(hours), _) => format!("at most {hours:.0} GPU hours"),
+        (None, None) => "GPU hours unknown".to_owned(),
+        (None, _) => "GPU hours unknown: no time limit".to_owned(),
+    };
+    let count =
+        |number: u64, one: &str| format!("{number} {one}{}", if number == 1 { "" } else { "s" });
+    let each = [
+        (args.runs_per_job > 1).then(|| format!("up to {} runs", args.runs_per_job)),
+        (request.nodes > 1).then(|| format!("{} nodes", request.nodes)),
+        Some(count(request.ranks.into(), "rank")),
+        request.gpus.filter(|gpus| *gpus > 0).map(|gpus| count(gpus.into(), "GPU")),
+        Some("1 agent".to_owned()),
+    ];
+    let each: Vec<String> = each.into_iter().flatten().collect();
+    err!("{}, each with {}; {cost}", count(jobs, "job"), each.join(", "));
+    match (args.max_gpu_hours, hours) {
+        (Some(most), Some(hours)) if hours > most => {
+            let text = format!(
+                "the sweep may take {hours:.0} GPU hours, more than --max-gpu-hours {most}"
+            );
+            Err(Failure::new(code::SWEEP_FILE, text).help("lower --time or --budget"))
         }
-        Ok(options)
+        (Some(_), None) => {
+            let text = "--max-gpu-hours needs a time limit to go by";
+            Err(Failure::new(code::SWEEP_FILE, text).help("give --time"))
+        }
+        _ => Ok(()),
     }
 }
 
 /// Starts a sweep.
 pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
     let (spec, text) = read(&args.file)?;
-    let mut options = args.request.options(&args.more)?;
-    if !args.local {
-        let env = std::env::vars_os().filter_map(|(name, value)| {
-            Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
-        });
-        add_from_variables(&mut options, env);
-    }
+    let given = options(&args)?;
+    let options: Vec<String> = given.iter().map(Given::word).collect();
     let (budget, reason) = budget(&args, &spec)?;
     let folder = logical_cwd();
     let asked = asked(&args, &text, &options, &folder);
@@ -272,7 +220,14 @@ pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
         created: log::now(),
     };
     err!("{}: {budget} runs ({reason}); the sweep lives in {}", file.name, state_dir.display());
+    let jobs = u64::from(budget.div_ceil(args.runs_per_job));
+    if !args.local {
+        report(request::remarks(&given, ranks(&file)))?;
+    }
     if args.dry_run {
+        if !args.local {
+            say_plan(&args, &given, jobs, &[])?;
+        }
         out!("{}", dry_run(&state_dir, file)?.trim_end());
         return Ok(0);
     }
@@ -300,7 +255,8 @@ pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
         file.policy.max_array_size = 1000;
         None
     } else {
-        let (slurm, limits) = check_with_slurm(&state_dir, &file).await?;
+        let (slurm, limits, partitions) = check_with_slurm(&state_dir, &file, &given).await?;
+        say_plan(&args, &given, jobs, &partitions)?;
         file.policy.max_array_size = limits.max_array_size.min(limits.max_array_tasks);
         Some((slurm, limits))
     };
@@ -463,7 +419,11 @@ fn same_file(own: &Path, copy: &Path) -> bool {
 }
 
 /// Asks SLURM whether it would take such a job, before anything is created. Answers its limits.
-async fn check_with_slurm(state_dir: &Path, file: &SweepFile) -> Result<(Slurm, Limits), Failure> {
+async fn check_with_slurm(
+    state_dir: &Path,
+    file: &SweepFile,
+    given: &[Given],
+) -> Result<(Slurm, Limits, Vec<Partition>), Failure> {
     let cluster = match &file.runs_on {
         RunsOn::Slurm(cluster) => cluster.clone(),
         RunsOn::Local(_) => None,
@@ -472,7 +432,9 @@ async fn check_with_slurm(state_dir: &Path, file: &SweepFile) -> Result<(Slurm, 
         Failure::new(code::SLURM, error)
             .help("without SLURM, `--local` runs the sweep on this machine")
     })?;
-    let limits = slurm.limits().await.map_err(|error| Failure::new(code::SLURM, error))?;
+    let (limits, partitions) = tokio::try_join!(slurm.limits(), slurm.partitions())
+        .map_err(|error| Failure::new(code::SLURM, error))?;
+    report(request::time_remark(given, &partitions).into_iter().collect())?;
     let array = Array {
         name: file.policy.job_name.clone(),
         tasks: Vec::new(),
@@ -517,7 +479,7 @@ async fn check_with_slurm(state_dir: &Path, file: &SweepFile) -> Result<(Slurm, 
         }
         Err(Submitted::Accepted(_)) => {}
     }
-    Ok((slurm, limits))
+    Ok((slurm, limits, partitions))
 }
 
 /// Queues all that the limits allow, and says what they keep back.

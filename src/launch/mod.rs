@@ -1,5 +1,7 @@
 //! What is given to sbatch: the script and the options.
 
+pub mod request;
+
 use handlebars::Handlebars;
 use serde::Serialize;
 

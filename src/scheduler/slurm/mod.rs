@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::{
     HistoryRow, JobId, Limits, Row, State, SubmitRefusal, Submitted, expand_tasks, task_ranges,
 };
+use crate::launch::request::Partition;
 use crate::process::{self, Env, Output, RunError};
 
 /// sbatch itself tries for 120 s while the cluster holds MaxJobCount jobs.
@@ -141,6 +142,15 @@ impl Slurm {
             program: "scontrol",
             row: output.stdout.lines().next().unwrap_or_default().to_owned(),
         })
+    }
+
+    /// Asks for the partitions' time limits.
+    ///
+    /// # Errors
+    /// If slurmctld does not answer.
+    pub async fn partitions(&self) -> Result<Vec<Partition>, SlurmError> {
+        let args = ["show", "partition", "--oneliner"].map(str::to_owned);
+        Ok(scontrol::parse_partitions(&self.ask("scontrol", &args).await?.stdout))
     }
 
     /// Submits a script with exactly this environment, which becomes the job's.

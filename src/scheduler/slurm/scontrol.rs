@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{JobId, Limits, task_ranges};
+use crate::launch::request::{Partition, time};
 
 /// Targets of one scancel; a site may slow down a client that asks for more at once.
 const BATCH: usize = 200;
@@ -32,6 +33,26 @@ pub fn parse_limits(stdout: &str) -> Option<Limits> {
         version: value("SLURM_VERSION")?.to_owned(),
         cluster: value("ClusterName").unwrap_or_default().to_owned(),
     })
+}
+
+/// Parses `scontrol show partition --oneliner`. A line that lacks a limit is left out: nothing can be said of it.
+#[must_use]
+pub fn parse_partitions(stdout: &str) -> Vec<Partition> {
+    let read = |line: &str| {
+        let value = |name: &str| {
+            let mut fields = line.split_whitespace().filter_map(|field| field.split_once('='));
+            fields.find(|(key, _)| *key == name).map(|(_, value)| value)
+        };
+        let max_time = time(value("MaxTime")?)?;
+        Some(Partition {
+            name: value("PartitionName")?.to_owned(),
+            is_default: value("Default")? == "YES",
+            max_time,
+            // `NONE`: the longest that is allowed.
+            default_time: value("DefaultTime").and_then(time).unwrap_or(max_time),
+        })
+    };
+    stdout.lines().filter_map(read).collect()
 }
 
 /// Whether all that went wrong is that there was nothing left to change.
@@ -69,6 +90,7 @@ pub fn batches(jobs: &[JobId], tasks: &[(JobId, Vec<u32>)]) -> Vec<Vec<String>> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::launch::request::TimeLimit;
 
     /// From slurm-wlm 22.05.8.
     const CONFIG: &str = "\
@@ -112,6 +134,31 @@ SLURM_VERSION           = 22.05.8
     fn limits_are_not_guessed() {
         assert_eq!(parse_limits(""), None);
         assert_eq!(parse_limits(&CONFIG.replace("MaxArraySize ", "Max ")), None);
+    }
+
+    #[test]
+    fn time_limits_of_partitions_are_read() {
+        // slurm-wlm 22.05.8, shortened; the last line has what the manual names besides.
+        let text = "\
+PartitionName=main AllowGroups=ALL Default=YES QoS=N/A DefaultTime=01:00:00 MaxTime=1-00:00:00 MinNodes=0 State=UP
+PartitionName=short AllowGroups=ALL Default=NO QoS=N/A DefaultTime=NONE MaxTime=00:02:00 State=UP
+PartitionName=long Default=NO DefaultTime=NONE MaxTime=UNLIMITED
+PartitionName=odd Default=NO
+";
+        let partitions = parse_partitions(text);
+        let minutes = |n: u64| TimeLimit::Limited(Duration::from_secs(n * 60));
+        let read: Vec<_> = partitions
+            .iter()
+            .map(|p| (&*p.name, p.is_default, p.max_time, p.default_time))
+            .collect();
+        assert_eq!(
+            read,
+            [
+                ("main", true, minutes(1440), minutes(60)),
+                ("short", false, minutes(2), minutes(2)),
+                ("long", false, TimeLimit::Unlimited, TimeLimit::Unlimited),
+            ]
+        );
     }
 
     #[test]
