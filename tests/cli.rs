@@ -241,6 +241,87 @@ fn the_plan_says_what_the_sweep_may_cost_and_a_limit_refuses_it() {
 }
 
 #[test]
+fn render_prints_the_script_and_the_first_commands_without_slurm() {
+    let scratch = project();
+    scratch.write(
+        "random.yaml",
+        "program: a b.py\nmethod: random\nrun_cap: 9\nparameters: {x: {min: 0.0, max: 1.0}, o: {value: 'a b'}}\n",
+    );
+    let mut command = scratch.sweepctl();
+    command.args(["render", "random.yaml", "--seed", "7", "-t", "10"]).env("PATH", "/nowhere");
+    let (script, err) = expect_code(&command.output().expect("it runs"), 0);
+    assert!(script.starts_with("#!/bin/bash\n#SBATCH --job-name=\"random-<nonce>\"\n"), "{script}");
+    let (_, commands) = err.split_once("its first runs:\n").expect("commands");
+    let mut lines = commands.lines();
+    let first = lines.next().unwrap_or_default();
+    assert!(first.starts_with("  /usr/bin/env python 'a b.py' '--o=a b' --x=0."), "{err}");
+    assert_eq!(commands.lines().filter(|line| line.starts_with("  /usr/bin/env")).count(), 3);
+    assert!(!scratch.path(".sweepctl").exists());
+
+    let dry = call(&scratch, &["submit", "random.yaml", "--seed", "7", "-t", "10", "--dry-run"]);
+    assert_eq!(expect_code(&dry, 0), (script, err));
+}
+
+#[test]
+fn the_script_that_is_submitted_differs_from_the_dry_run_in_the_nonce_alone() {
+    let scratch = project();
+    let args = ["submit", "sweep.yaml", "--local", "-t", "10", "--comment=it's $(x) & more"];
+    let (planned, _) = expect_code(&call(&scratch, &[&args[..], &["--dry-run"]].concat()), 0);
+    expect_code(&call(&scratch, &args), 0);
+    let script = scratch.read(".sweepctl/sweeps/sweep/arrays/0/script.sbatch");
+    let name = script.lines().find_map(|line| line.strip_prefix("#SBATCH --job-name=")).unwrap();
+    let nonce = name.strip_prefix("sweep-").unwrap();
+    assert_eq!(planned.replace("\"sweep-<nonce>\"", name), script);
+    assert_eq!(nonce.len(), 10);
+}
+
+#[test]
+fn a_template_is_listed_shown_written_out_checked_and_used() {
+    let scratch = project();
+    let (list, _) = expect_code(&call(&scratch, &["template", "list"]), 0);
+    assert!(list.starts_with("array  "), "{list}");
+    let (shown, _) = expect_code(&call(&scratch, &["template", "show"]), 0);
+    let (_, err) = expect_code(&call(&scratch, &["template", "show", "other"]), 2);
+    assert!(err.contains("there is no template `other`"), "{err}");
+    expect_code(&call(&scratch, &["template", "eject"]), 0);
+    let text = scratch.read("sweepctl.sbatch.hbs");
+    assert_eq!(text, shown);
+    let (_, err) = expect_code(&call(&scratch, &["template", "eject"]), 1);
+    assert!(err.contains("sweepctl.sbatch.hbs: ") && err.contains("--to"), "{err}");
+    expect_code(&call(&scratch, &["template", "eject", "--to", "other.hbs"]), 0);
+
+    scratch.write("mine.hbs", &text.replace("shopt -s execfail", "echo mine\nshopt -s execfail"));
+    let (out, _) = expect_code(&call(&scratch, &["template", "check", "mine.hbs"]), 0);
+    assert_eq!(out, "mine.hbs: usable\n");
+    let args = ["submit", "sweep.yaml", "--local", "--template", "mine.hbs"];
+    let (script, _) = expect_code(&call(&scratch, &[&args[..], &["--dry-run"]].concat()), 0);
+    assert!(script.contains("\necho mine\n"), "{script}");
+    expect_code(&call(&scratch, &args), 0);
+    let log = scratch.read(".sweepctl/sweeps/sweep/arrays/0/logs/0.log");
+    assert!(log.starts_with("mine\n"), "{log}");
+
+    scratch.write(
+        "bad.hbs",
+        &text.replace("#SBATCH --open-mode=append\n", "").replace("--count {{count}}", ""),
+    );
+    for args in [
+        &["template", "check", "bad.hbs"][..],
+        &["submit", "sweep.yaml", "--local", "--template", "bad.hbs"],
+    ] {
+        let (_, err) = expect_code(&call(&scratch, args), 3);
+        assert!(err.contains("error: bad.hbs: `#SBATCH --open-mode=append` is missing"), "{err}");
+        assert!(err.contains("error: bad.hbs: the working line is missing"), "{err}");
+    }
+    scratch.write("bad.hbs", &text.replace("{{sh sweep}}", "{{sh sweeep}}"));
+    let (_, err) = expect_code(&call(&scratch, &["template", "check", "bad.hbs"]), 3);
+    let line = text.lines().position(|line| line.contains("{{sh sweep}}")).unwrap() + 1;
+    assert!(err.contains(&format!("error: bad.hbs: line {line}, column ")), "{err}");
+    assert!(err.contains("there is no `sweeep`"), "{err}");
+    let (_, err) = expect_code(&call(&scratch, &["template", "check", "none.hbs"]), 3);
+    assert!(err.contains("none.hbs: No such file"), "{err}");
+}
+
+#[test]
 fn detached_and_local_exclude_each_other() {
     let (_, err) =
         expect_code(&call(&project(), &["submit", "sweep.yaml", "--detach", "--local"]), 2);

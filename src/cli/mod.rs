@@ -2,6 +2,7 @@
 
 mod sbatch_args;
 mod submit;
+mod template;
 mod watch;
 
 use std::path::{Path, PathBuf};
@@ -45,6 +46,11 @@ struct Cli {
 enum Command {
     /// Start a sweep and watch it until its budget is used up
     Submit(Box<submit::SubmitArgs>),
+    /// Print the script that `submit` would give to sbatch, and do nothing
+    Render(Box<submit::SubmitArgs>),
+    /// See, write out and check the templates of scripts
+    #[command(subcommand)]
+    Template(template::TemplateCommand),
     /// Watch a sweep and keep its jobs topped up; Ctrl-C ends watching, not the jobs
     Watch(Named),
     /// Look, top up and tidy once, as `watch` does all the time
@@ -203,6 +209,8 @@ pub fn main() -> ExitCode {
 async fn run(command: Command) -> Result<u8, Failure> {
     match command {
         Command::Submit(args) => submit::run(*args).await,
+        Command::Render(args) => submit::run(args.dry_run()).await,
+        Command::Template(command) => template::run(command),
         Command::Watch(named) => watch::run(Driver::new(named.open()?).await?, false).await,
         Command::Tick(named) => {
             let sweep = named.open()?;

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::sbatch_args::SbatchArgs;
-use super::{Failure, Place, code, logical_cwd, view, watch};
+use super::{Failure, Place, code, logical_cwd, template, view, watch};
 use crate::drive::state::{self, OpenSweep, RunsOn, STATE_DIR, SweepFile};
-use crate::drive::{Driver, environment, script_context};
+use crate::drive::{Driver, environment, render_script};
 use crate::launch::request::{Given, Partition, Ranks, Remark, Request};
 use crate::launch::{self, request};
 use crate::log;
@@ -16,7 +16,8 @@ use crate::plan::{Policy, Spans};
 use crate::say::{err, out};
 use crate::scheduler::slurm::Slurm;
 use crate::scheduler::{Limits, SubmitRefusal, Submitted};
-use crate::sweep::{self as sweep_file, Severity, SweepSpec};
+use crate::search;
+use crate::sweep::{self as sweep_file, Method, Severity, SweepSpec};
 
 #[derive(clap::Args, Debug)]
 pub(super) struct SubmitArgs {
@@ -52,6 +53,9 @@ pub(super) struct SubmitArgs {
     /// Print the script that would be submitted, and do nothing
     #[arg(long)]
     dry_run: bool,
+    /// A script template of your own; `sweepctl template eject` writes ours out
+    #[arg(long, value_name = "FILE")]
+    template: Option<PathBuf>,
     /// Refuse a sweep that may take more GPU hours than this
     #[arg(long, value_name = "H")]
     max_gpu_hours: Option<f64>,
@@ -86,6 +90,14 @@ pub(super) struct SubmitArgs {
     /// More options for sbatch, after `--`
     #[arg(last = true, value_name = "SBATCH OPTIONS")]
     more: Vec<String>,
+}
+
+impl SubmitArgs {
+    /// The same, without doing anything.
+    pub(super) fn dry_run(mut self: Box<Self>) -> Self {
+        self.dry_run = true;
+        *self
+    }
 }
 
 /// What each job asks for: what is typed before `--` and after it, over what `SBATCH_*` variables say.
@@ -213,6 +225,7 @@ pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
         },
         runs_on: RunsOn::Slurm(args.clusters.clone()),
         options,
+        template: args.template.as_deref().map(template::read).transpose()?,
         requeue: !args.no_requeue,
         linger: args.linger,
         metrics_from_stdout: args.metrics.is_some(),
@@ -227,6 +240,18 @@ pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
     if args.dry_run {
         if !args.local {
             say_plan(&args, &given, jobs, &[])?;
+        }
+        let commands = first_commands(&file);
+        err!(
+            "its first runs{}:",
+            if file.spec.method == Method::Random && args.seed.is_none() {
+                ", whose values --seed would fix"
+            } else {
+                ""
+            }
+        );
+        for command in commands {
+            err!("  {command}");
         }
         out!("{}", dry_run(&state_dir, file)?.trim_end());
         return Ok(0);
@@ -345,7 +370,7 @@ fn asked(args: &SubmitArgs, text: &[u8], options: &[String], folder: &Path) -> S
         args.name,
         args.seed,
         args.local,
-        folder
+        (folder, &args.template)
     );
     let hash =
         log::stable_hash(&[&String::from_utf8_lossy(text), &args.file.to_string_lossy(), &parts]);
@@ -374,9 +399,21 @@ fn dry_run(state_dir: &Path, mut file: SweepFile) -> Result<String, Failure> {
     script_text(&dir, &file, &array)
 }
 
+/// The first runs' commands, as they would be typed.
+fn first_commands(file: &SweepFile) -> Vec<String> {
+    let envvar = |name: &str| std::env::var(name).ok();
+    let slots = (0..u64::from(file.budget.min(3)))
+        .filter_map(|slot| search::configuration(&file.spec, file.seed, slot));
+    let argv = |config| sweep_file::argv(&file.spec, &config, "python", "<args.json>", &envvar);
+    slots
+        .map(|config| {
+            argv(config).iter().map(|word| launch::quote(word)).collect::<Vec<_>>().join(" ")
+        })
+        .collect()
+}
+
 fn script_text(dir: &Path, file: &SweepFile, array: &Array) -> Result<String, Failure> {
-    launch::render(&script_context(dir, file, 0, array))
-        .map_err(|error| Failure::new(code::SWEEP_FILE, error))
+    render_script(dir, file, 0, array).map_err(|error| Failure::new(code::SWEEP_FILE, error))
 }
 
 /// Makes the state folder: the user's alone, ignored by git, with this binary for the jobs.

@@ -420,8 +420,7 @@ impl Driver {
             std::fs::create_dir_all(dir.join(sub)).map_err(io)?;
         }
         let script = dir.join("script.sbatch");
-        let text =
-            launch::render(&script_context(&self.sweep.dir, &self.sweep.file, number, array))?;
+        let text = render_script(&self.sweep.dir, &self.sweep.file, number, array)?;
         state::write_whole(&script, text.as_bytes()).map_err(io)?;
         Ok(script)
     }
@@ -485,8 +484,18 @@ impl Driver {
     }
 }
 
+/// The script of an array.
+pub fn render_script(
+    dir: &Path,
+    file: &SweepFile,
+    number: u32,
+    array: &sweep::Array,
+) -> Result<String, launch::RenderError> {
+    launch::render(&script_context(dir, file, number, array), file.template.as_deref())
+}
+
 /// What the script of an array is made of.
-pub fn script_context(
+fn script_context(
     dir: &Path,
     file: &SweepFile,
     number: u32,

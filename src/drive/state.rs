@@ -41,6 +41,9 @@ pub struct SweepFile {
     pub runs_on: RunsOn,
     /// The user's own sbatch options.
     pub options: Vec<String>,
+    /// The script's template, if it is the user's own.
+    #[serde(default)]
+    pub template: Option<String>,
     /// Whether SLURM may start a task again under the same id.
     pub requeue: bool,
     /// Seconds that processes of a program may outlive its end.

@@ -1,12 +1,12 @@
 //! What is given to sbatch: the script and the options.
 
 pub mod request;
+pub mod template;
 
-use handlebars::Handlebars;
+use handlebars::{
+    Context, Handlebars, Helper, HelperDef, HelperResult, Output, RenderContext, RenderErrorReason,
+};
 use serde::Serialize;
-
-/// The script's template, compiled in.
-const TEMPLATE: &str = include_str!("../../templates/array.sbatch.hbs");
 
 /// What the template may name.
 #[derive(Clone, Debug, Serialize)]
@@ -37,8 +37,13 @@ pub struct ScriptContext {
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
     /// The template is at fault.
-    #[error("cannot render the script: {0}")]
-    Template(#[from] Box<handlebars::RenderError>),
+    #[error("{place}{what}")]
+    Template {
+        /// `line 3, column 9: `, where that is known.
+        place: String,
+        /// What is wrong there.
+        what: String,
+    },
     /// A value cannot be written into a script.
     #[error("{what} holds a line break, which no #SBATCH line can carry: `{value}`")]
     LineBreak {
@@ -49,8 +54,22 @@ pub enum RenderError {
     },
 }
 
-/// Renders the script; every value is quoted for where it stands.
-pub fn render(context: &ScriptContext) -> Result<String, RenderError> {
+impl From<handlebars::RenderError> for RenderError {
+    fn from(error: handlebars::RenderError) -> Self {
+        use handlebars::RenderErrorReason::{MissingVariable, TemplateError};
+        let (place, what) = match error.reason() {
+            TemplateError(error) => (error.pos(), error.reason().to_string()),
+            MissingVariable(Some(name)) => (None, format!("there is no `{name}`")),
+            reason => (None, reason.to_string()),
+        };
+        let place = place.or(error.line_no.zip(error.column_no));
+        let place = place.map(|(line, column)| format!("line {line}, column {column}: "));
+        Self::Template { place: place.unwrap_or_default(), what }
+    }
+}
+
+/// Renders the script from the user's template, or from ours; every value is quoted for where it stands.
+pub fn render(context: &ScriptContext, template: Option<&str>) -> Result<String, RenderError> {
     let lines = context.options.iter().map(|option| ("an sbatch option", option));
     for (what, value) in
         lines.chain([("the job's name", &context.job_name), ("the log's path", &context.output)])
@@ -62,14 +81,42 @@ pub fn render(context: &ScriptContext) -> Result<String, RenderError> {
     let mut handlebars = Handlebars::new();
     handlebars.set_strict_mode(true);
     handlebars.register_escape_fn(handlebars::no_escape);
-    handlebars.register_helper("sh", Box::new(helpers::quote_helper));
-    handlebars.register_helper("directive", Box::new(helpers::directive_helper));
-    Ok(handlebars.render_template(TEMPLATE, context).map_err(Box::new)?)
+    handlebars.register_helper("sh", Box::new(Quoting(quote)));
+    handlebars.register_helper("directive", Box::new(Quoting(directive)));
+    let template = template.unwrap_or(template::BUILT_IN[0].text);
+    Ok(handlebars.render_template(template, context)?)
 }
 
-mod helpers {
-    handlebars::handlebars_helper!(quote_helper: |value: str| super::quote(value));
-    handlebars::handlebars_helper!(directive_helper: |value: str| super::directive(value));
+/// A helper that writes its only argument, quoted in some way.
+struct Quoting(fn(&str) -> String);
+
+impl HelperDef for Quoting {
+    fn call<'reg: 'rc, 'rc>(
+        &self,
+        helper: &Helper<'rc>,
+        _: &'reg Handlebars<'reg>,
+        _: &'rc Context,
+        _: &mut RenderContext<'reg, 'rc>,
+        out: &mut dyn Output,
+    ) -> HelperResult {
+        let name = helper.name();
+        let missing = |what: Option<String>| {
+            let reason = what.map_or_else(
+                || RenderErrorReason::ParamNotFoundForIndex("quoting", 0),
+                |what| RenderErrorReason::MissingVariable(Some(what)),
+            );
+            Err(reason.into())
+        };
+        let Some(value) = helper.param(0) else { return missing(None) };
+        match value.value().as_str() {
+            Some(text) => Ok(out.write(&self.0(text))?),
+            None if value.is_value_missing() => missing(value.relative_path().cloned()),
+            None => {
+                let text = format!("`{name}` quotes text, and this is none");
+                Err(RenderErrorReason::Other(text).into())
+            }
+        }
+    }
 }
 
 /// A word as a POSIX shell reads it back unchanged.
@@ -113,7 +160,7 @@ pub fn slug(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn context() -> ScriptContext {
+    pub(super) fn context() -> ScriptContext {
         ScriptContext {
             job_name: "lr-abc".into(),
             output: ".sweepctl/sweeps/lr/arrays/0/logs/%a.log".into(),
@@ -130,14 +177,14 @@ mod tests {
 
     #[test]
     fn the_script_as_a_user_sees_it() {
-        insta::assert_snapshot!(render(&context()).unwrap());
+        insta::assert_snapshot!(render(&context(), None).unwrap());
     }
 
     #[test]
     fn a_line_break_in_an_option_is_refused() {
         let mut context = context();
         context.options.push("--comment=a\n#SBATCH --array=0-999".into());
-        assert!(render(&context).is_err());
+        assert!(render(&context, None).is_err());
     }
 
     proptest::proptest! {
