@@ -72,7 +72,7 @@ fn faults_of(script: &str, context: &ScriptContext) -> Vec<String> {
         let name = option.trim_start_matches('"').split('=').next().unwrap_or_default();
         let same =
             |given: &&str| **given == option || given.replace('"', "") == option.replace('"', "");
-        if !options.iter().any(|given| same(given)) {
+        if !options.iter().any(same) {
             let how = match (name, variable) {
                 ("--requeue" | "--no-requeue", _) => {
                     "{{#if requeue}} #SBATCH --requeue {{else}} #SBATCH --no-requeue {{/if}}"
