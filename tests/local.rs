@@ -424,10 +424,16 @@ fn a_secret_of_the_shell_is_written_nowhere() {
     let scratch = project("env > env.$SWEEPCTL_SLOT\n");
     let output = submit(&scratch, &["--budget", "2"])
         .env("WANDB_API_KEY", "canary")
+        .env("ZIP_PASSPHRASE", "canary")
         .env("HARMLESS", "seen")
         .output()
         .expect("it runs");
     expect_code(&output, 0);
+    let err = text(&output.stderr);
+    let warnings: Vec<&str> = err.lines().filter(|line| line.starts_with("warning: ")).collect();
+    assert_eq!(warnings.len(), 1, "{err}");
+    assert!(warnings[0].contains("`WANDB_API_KEY`, `ZIP_PASSPHRASE`"), "{err}");
+    assert!(!warnings[0].contains("HARMLESS") && !err.contains("canary"), "{err}");
     let mut folders = vec![scratch.path(".sweepctl")];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).expect("readable").flatten() {
@@ -441,6 +447,21 @@ fn a_secret_of_the_shell_is_written_nowhere() {
         }
     }
     assert!(scratch.read("env.0").contains("HARMLESS=seen"));
+}
+
+#[test]
+fn a_command_can_read_a_secret_from_a_file_as_the_readme_has_it() {
+    let readme = fs::read_to_string(support::repository().join("README.md")).expect("README.md");
+    let command = readme.lines().find(|line| line.contains("command: [sh, -c, ")).expect("shown");
+    let command = command.trim().replace("python train.py", "sh train.sh");
+    let scratch = project("echo $HF_TOKEN $* >> seen\n");
+    let file = TWELVE.replace("command: [sh, \"${program}\", \"${args}\"]", &command);
+    assert_ne!(file, TWELVE);
+    scratch.write("sweep.yaml", &file);
+    scratch.write("../home/.secrets", "export HF_TOKEN=from-the-file\n");
+    let output = submit(&scratch, &["--budget", "1"]).env("HF_TOKEN", "of-the-shell").output();
+    expect_code(&output.expect("it runs"), 0);
+    assert_eq!(scratch.read("seen"), "from-the-file --x=0\n");
 }
 
 #[test]

@@ -308,11 +308,26 @@ pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
     environment::save(&sweep.dir).map_err(|error| {
         Failure::new(code::UNEXPECTED, format!("cannot save the environment: {error}"))
     })?;
+    say_what_stays_here();
     if args.quiet {
         out!("{}", sweep.file.name);
     }
     let driver = Driver::with(sweep, slurm);
     if args.detach { detach(driver).await } else { watch::run(driver, args.quiet).await }
+}
+
+/// A program that misses its key fails in its first second, on another machine: better said here.
+fn say_what_stays_here() {
+    let names = environment::left_out();
+    if !names.is_empty() {
+        let names: Vec<String> =
+            names.iter().map(|name| format!("`{}`", name.escape_debug())).collect();
+        err!(
+            "warning: jobs do not get {}, as secrets are not stored; a program that needs one can read it from a \
+             file of mode 600, for example by `sh -c '. FILE; exec ...'` in the sweep file's `command`",
+            names.join(", ")
+        );
+    }
 }
 
 fn spans(local: bool) -> Spans {
