@@ -487,7 +487,6 @@ async fn check_with_slurm(state_dir: &Path, file: &SweepFile) -> Result<(Slurm, 
         Failure::new(code::SLURM, error)
             .help("without SLURM, `--local` runs the sweep on this machine")
     })?;
-    let limits = slurm.limits().await.map_err(|error| Failure::new(code::SLURM, error))?;
     let array = Array {
         name: file.policy.job_name.clone(),
         tasks: Vec::new(),
@@ -497,14 +496,18 @@ async fn check_with_slurm(state_dir: &Path, file: &SweepFile) -> Result<(Slurm, 
     let dir = state_dir.join("sweeps").join(&file.name);
     let script = state_dir.join(format!(".tmp.{}.sbatch", log::nonce()));
     let text = script_text(&dir, file, &array)?;
-    state::write_whole(&script, text.as_bytes()).map_err(|error| {
+    state::write_for_now(&script, text.as_bytes()).map_err(|error| {
         Failure::new(code::UNEXPECTED, format!("{}: {error}", script.display()))
     })?;
     let env: Vec<(OsString, OsString)> = std::env::vars_os()
         .filter(|(name, _)| environment::is_kept(&name.to_string_lossy()))
         .collect();
-    let answer = slurm.test_only(&["--array=0".into()], &script, env, &file.folder).await;
+    // Side by side: both only ask, and neither needs the other's answer.
+    let one_task = ["--array=0".into()];
+    let (limits, answer) =
+        tokio::join!(slurm.limits(), slurm.test_only(&one_task, &script, env, &file.folder));
     let _ = fs::remove_file(&script);
+    let limits = limits.map_err(|error| Failure::new(code::SLURM, error))?;
     match answer {
         Ok(estimate) => {
             if !estimate.is_empty() {

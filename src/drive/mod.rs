@@ -422,7 +422,8 @@ impl Driver {
         let script = dir.join("script.sbatch");
         let text =
             launch::render(&script_context(&self.sweep.dir, &self.sweep.file, number, array))?;
-        state::write_whole(&script, text.as_bytes()).map_err(io)?;
+        // sbatch reads it now, and an array is never submitted twice.
+        state::write_for_now(&script, text.as_bytes()).map_err(io)?;
         Ok(script)
     }
 
