@@ -154,7 +154,7 @@ fn a_program_that_ignores_term_and_its_child_end_at_the_second_ctrl_c() {
         "trap '' TERM INT\n(while :; do sleep 0.05; done) &\n\
          echo $SWEEPCTL_SLOT >> starts\nwhile :; do sleep 0.05; done\n",
     );
-    let mut child = start(submit(&scratch, &["--parallel", "2"]));
+    let mut child = start(submit(&scratch, &["--parallel", "2", "--max-attempts", "1"]));
     wait_until("two programs", LONG, || lines(&scratch, "starts").len() == 2);
     signal(&child, Signal::INT);
     let mut seen = String::new();
@@ -168,6 +168,83 @@ fn a_program_that_ignores_term_and_its_child_end_at_the_second_ctrl_c() {
     wait_until("its end", Duration::from_secs(20), || child.try_wait().expect("ours").is_some());
     assert_eq!(child.wait().expect("ours").code(), Some(130));
     wait_until("the end of all", LONG, || processes_in(&scratch.path("")).is_empty());
+    assert_eq!(
+        (&status(&scratch)["running"], &status(&scratch)["given_up"]),
+        (&0.into(), &0.into())
+    );
+}
+
+#[test]
+fn interruptions_cost_no_attempt_and_what_ran_is_open_again_at_once() {
+    let scratch = project(GATED);
+    let mut child = at_the_gate(&scratch, &["--parallel", "2", "--max-attempts", "1"]);
+    for round in 1..=3 {
+        signal(&child, Signal::INT);
+        expect_code(&child.wait_with_output().expect("it ends"), 130);
+        let seen = status(&scratch);
+        assert_eq!(
+            [&seen["finished"], &seen["running"], &seen["given_up"], &seen["pending"]],
+            [2, 0, 0, 10],
+            "after {round}"
+        );
+        child = start({
+            let mut watch = scratch.sweepctl();
+            watch.arg("watch");
+            watch
+        });
+        let starts = 4 + 2 * round;
+        wait_until("both again", LONG, || lines(&scratch, "starts").len() >= starts);
+    }
+    open_gate(&scratch);
+    expect_code(&child.wait_with_output().expect("it ends"), 0);
+    assert_eq!(lines(&scratch, "ends"), all());
+}
+
+#[test]
+fn an_agent_by_hand_takes_what_a_killed_watcher_left() {
+    let scratch = project(GATED);
+    let mut child = at_the_gate(&scratch, &["--parallel", "2"]);
+    signal(&child, Signal::KILL);
+    child.wait().expect("ours");
+    open_gate_for_agents(&scratch);
+    let agent = call(&scratch, &["agent", "--count", "50"]);
+    expect_code(&agent, 0);
+    let (starts, ends) = (lines(&scratch, "starts"), lines(&scratch, "ends"));
+    assert_eq!((starts.len(), ends.len()), (12, 10), "{}", text(&agent.stderr));
+    // Those at the gate live on without a watcher, until they do not.
+    assert!(text(&call(&scratch, &["agent"]).stderr).contains("nothing left to take"));
+    for process in processes_in(&scratch.path("")) {
+        if process.contains("job run") {
+            let pid = process.split(['/', ':']).nth(2).and_then(|pid| pid.parse().ok());
+            let pid = pid.and_then(Pid::from_raw).expect("/proc/PID");
+            kill_process(pid, Signal::KILL).expect("it lives");
+        }
+    }
+    wait_until("their end", LONG, || processes_in(&scratch.path("")).is_empty());
+    expect_code(&call(&scratch, &["agent", "--count", "50"]), 0);
+    assert_eq!(lines(&scratch, "ends"), all());
+    expect_code(&call(&scratch, &["watch"]), 0);
+    assert_eq!(status(&scratch)["state"], "finished");
+}
+
+#[test]
+fn an_agent_by_hand_that_is_interrupted_gives_its_run_back() {
+    let scratch = project(GATED);
+    let child = at_the_gate(&scratch, &["--parallel", "2", "--jobs", "2", "--max-attempts", "1"]);
+    for round in 1..=2 {
+        let agent = start({
+            let mut agent = scratch.sweepctl();
+            agent.args(["agent", "--count", "3"]);
+            agent
+        });
+        wait_until("its program", LONG, || lines(&scratch, "starts").len() >= 4 + round);
+        signal(&agent, Signal::INT);
+        expect_code(&agent.wait_with_output().expect("it ends"), 130);
+        assert_eq!(status(&scratch)["running"], 2, "those of the watcher");
+    }
+    open_gate(&scratch);
+    expect_code(&child.wait_with_output().expect("it ends"), 0);
+    assert_eq!(lines(&scratch, "ends"), all());
 }
 
 #[test]
