@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use support::{Scratch, Testbed, sweepctl};
 use sweepctl::log::slot::Slot;
 use sweepctl::plan::{Ledger, Policy, Sightings, Snapshot, Spans, plan};
+use tempfile::TempDir;
 
 fn main() {
     if std::env::args().any(|arg| arg == "--test") {
@@ -93,9 +94,21 @@ fn detach(testbed: &Testbed, scratch: &Scratch) -> Command {
 
 fn submit(testbed: &Testbed) {
     let scratch = project(1000);
-    let (mut ours, mut bare) = (Vec::new(), Vec::new());
-    for _ in 0..7 {
+    // A second state folder where fsync costs nothing: what is left is ours and SLURM's.
+    let memory = tempfile::Builder::new().prefix("sweepctl-bench-").tempdir_in("/dev/shm").ok();
+    let in_memory = |memory: &TempDir| {
+        let mut command = detach(testbed, &scratch);
+        command.arg("--state-dir").arg(memory.path());
+        command
+    };
+    let first = time(&mut detach(testbed, &scratch));
+    memory.iter().for_each(|memory| drop(time(&mut in_memory(memory))));
+    let (mut ours, mut synced, mut free, mut bare) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..9 {
         ours.push(time(&mut detach(testbed, &scratch)));
+        synced.extend(syncs(&detach(testbed, &scratch)));
+        free.extend(memory.iter().map(|memory| time(&mut in_memory(memory))));
         let mut sbatch = testbed.command("sbatch");
         sbatch.args(["--array=0-999", "-p", "closed", "-o", "/dev/null", "--wrap", "true"]);
         let config = time(testbed.command("scontrol").args(["show", "config"]));
@@ -103,12 +116,74 @@ fn submit(testbed: &Testbed) {
         testbed.run("scancel", &["--user=root"]);
     }
     let (ours, bare) = (median(ours), median(bare));
+    let times = |time: Duration| time.as_secs_f64() / bare.as_secs_f64();
     println!(
-        "submit --detach of 1,000 tasks: {:.0} ms, bare sbatch + scontrol {:.0} ms: {:.2} times",
+        "submit --detach of 1,000 tasks: {:.0} ms, bare sbatch + scontrol {:.0} ms: {:.2} times (medians of 9)",
         ms(ours),
         ms(bare),
-        ours.as_secs_f64() / bare.as_secs_f64()
+        times(ours)
     );
+    if let Some((count, took)) = typical(synced) {
+        let rest = ours.saturating_sub(took);
+        println!(
+            "  of it {count} fsyncs, {:.1} ms; the rest {:.0} ms: {:.2} times",
+            ms(took),
+            ms(rest),
+            times(rest)
+        );
+    }
+    if !free.is_empty() {
+        let free = median(free);
+        println!(
+            "  with its state in memory, where fsync is free: {:.0} ms: {:.2} times",
+            ms(free),
+            times(free)
+        );
+    }
+    println!("  the first one in a folder, which copies the binary: {:.0} ms", ms(first));
+}
+
+/// How many fsyncs a command makes with all that it starts, and how long they take; none without strace.
+fn syncs(command: &Command) -> Option<(usize, Duration)> {
+    let trace = tempfile::NamedTempFile::new().expect("a scratch file");
+    let mut strace = Command::new("strace");
+    // By the filter only fsyncs are stopped at: all else runs at its own speed.
+    strace.args([
+        "-f",
+        "--seccomp-bpf",
+        "-qq",
+        "-T",
+        "-e",
+        "trace=fsync,fdatasync,sync,syncfs",
+        "-o",
+    ]);
+    strace.arg(trace.path()).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => strace.env(name, value),
+            None => strace.env_remove(name),
+        };
+    }
+    strace.current_dir(command.get_current_dir().unwrap_or(Path::new(".")));
+    strace.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    if !strace.status().ok()?.success() {
+        return None;
+    }
+    let text = fs::read_to_string(trace.path()).ok()?;
+    let took = text.lines().filter_map(|line| {
+        let seconds = line.rsplit_once('<')?.1.strip_suffix('>')?;
+        Some(Duration::from_secs_f64(seconds.parse().ok()?))
+    });
+    let took: Vec<Duration> = took.collect();
+    Some((took.len(), took.iter().sum()))
+}
+
+/// The medians of number and time.
+fn typical(syncs: Vec<(usize, Duration)>) -> Option<(usize, Duration)> {
+    let (mut counts, times): (Vec<usize>, Vec<Duration>) = syncs.into_iter().unzip();
+    counts.sort_unstable();
+    let count = *counts.get(counts.len() / 2)?;
+    Some((count, median(times)))
 }
 
 fn status(testbed: &Testbed) {
@@ -154,22 +229,32 @@ fn task(testbed: &Testbed) {
     let bare_script = scratch.path("bare.sh");
     fs::write(&bare_script, "#!/bin/bash\nexec /bin/true --a=1\n").expect("a script");
     let before = inodes(&dir);
-    let (mut ours, mut bare) = (Vec::new(), Vec::new());
+    let (mut ours, mut bare, mut synced) = (Vec::new(), Vec::new(), Vec::new());
     for index in 0..200 {
         let mut script = Command::new("bash");
         script.arg(array.join("script.sbatch")).current_dir(scratch.path(""));
         script.env("SLURM_ARRAY_JOB_ID", job).env("SLURM_ARRAY_TASK_ID", index.to_string());
+        if index % 10 == 9
+            && let Some(seen) = syncs(&script)
+        {
+            synced.push(seen);
+            continue;
+        }
         ours.push(time(&mut script));
         bare.push(time(Command::new("bash").arg(&bare_script)));
     }
     // The log, which sbatch makes, is one more.
     let made = (inodes(&dir) - before) as f64 / 200.0 + 1.0;
     println!(
-        "a task around its program: {:.1} ms, bare script {:.1} ms: {:.1} ms more (medians of 200); {made:.2} inodes a run",
+        "a task around its program: {:.1} ms, bare script {:.1} ms: {:.1} ms more (medians); {made:.2} inodes a run",
         ms(median(ours.clone())),
         ms(median(bare.clone())),
         ms(median(ours)) - ms(median(bare))
     );
+    match typical(synced) {
+        Some((count, took)) => println!("  of it {count} fsyncs, {:.1} ms", ms(took)),
+        None => println!("  fsyncs are not counted: that needs strace"),
+    }
     testbed.run("scancel", &["--user=root"]);
 }
 

@@ -154,7 +154,7 @@ fn a_program_that_ignores_term_and_its_child_end_at_the_second_ctrl_c() {
         "trap '' TERM INT\n(while :; do sleep 0.05; done) &\n\
          echo $SWEEPCTL_SLOT >> starts\nwhile :; do sleep 0.05; done\n",
     );
-    let mut child = start(submit(&scratch, &["--parallel", "2"]));
+    let mut child = start(submit(&scratch, &["--parallel", "2", "--max-attempts", "1"]));
     wait_until("two programs", LONG, || lines(&scratch, "starts").len() == 2);
     signal(&child, Signal::INT);
     let mut seen = String::new();
@@ -168,6 +168,83 @@ fn a_program_that_ignores_term_and_its_child_end_at_the_second_ctrl_c() {
     wait_until("its end", Duration::from_secs(20), || child.try_wait().expect("ours").is_some());
     assert_eq!(child.wait().expect("ours").code(), Some(130));
     wait_until("the end of all", LONG, || processes_in(&scratch.path("")).is_empty());
+    assert_eq!(
+        (&status(&scratch)["running"], &status(&scratch)["given_up"]),
+        (&0.into(), &0.into())
+    );
+}
+
+#[test]
+fn interruptions_cost_no_attempt_and_what_ran_is_open_again_at_once() {
+    let scratch = project(GATED);
+    let mut child = at_the_gate(&scratch, &["--parallel", "2", "--max-attempts", "1"]);
+    for round in 1..=3 {
+        signal(&child, Signal::INT);
+        expect_code(&child.wait_with_output().expect("it ends"), 130);
+        let seen = status(&scratch);
+        assert_eq!(
+            [&seen["finished"], &seen["running"], &seen["given_up"], &seen["pending"]],
+            [2, 0, 0, 10],
+            "after {round}"
+        );
+        child = start({
+            let mut watch = scratch.sweepctl();
+            watch.arg("watch");
+            watch
+        });
+        let starts = 4 + 2 * round;
+        wait_until("both again", LONG, || lines(&scratch, "starts").len() >= starts);
+    }
+    open_gate(&scratch);
+    expect_code(&child.wait_with_output().expect("it ends"), 0);
+    assert_eq!(lines(&scratch, "ends"), all());
+}
+
+#[test]
+fn an_agent_by_hand_takes_what_a_killed_watcher_left() {
+    let scratch = project(GATED);
+    let mut child = at_the_gate(&scratch, &["--parallel", "2"]);
+    signal(&child, Signal::KILL);
+    child.wait().expect("ours");
+    open_gate_for_agents(&scratch);
+    let agent = call(&scratch, &["agent", "--count", "50"]);
+    expect_code(&agent, 0);
+    let (starts, ends) = (lines(&scratch, "starts"), lines(&scratch, "ends"));
+    assert_eq!((starts.len(), ends.len()), (12, 10), "{}", text(&agent.stderr));
+    // Those at the gate live on without a watcher, until they do not.
+    assert!(text(&call(&scratch, &["agent"]).stderr).contains("nothing left to take"));
+    for process in processes_in(&scratch.path("")) {
+        if process.contains("job run") {
+            let pid = process.split(['/', ':']).nth(2).and_then(|pid| pid.parse().ok());
+            let pid = pid.and_then(Pid::from_raw).expect("/proc/PID");
+            kill_process(pid, Signal::KILL).expect("it lives");
+        }
+    }
+    wait_until("their end", LONG, || processes_in(&scratch.path("")).is_empty());
+    expect_code(&call(&scratch, &["agent", "--count", "50"]), 0);
+    assert_eq!(lines(&scratch, "ends"), all());
+    expect_code(&call(&scratch, &["watch"]), 0);
+    assert_eq!(status(&scratch)["state"], "finished");
+}
+
+#[test]
+fn an_agent_by_hand_that_is_interrupted_gives_its_run_back() {
+    let scratch = project(GATED);
+    let child = at_the_gate(&scratch, &["--parallel", "2", "--jobs", "2", "--max-attempts", "1"]);
+    for round in 1..=2 {
+        let agent = start({
+            let mut agent = scratch.sweepctl();
+            agent.args(["agent", "--count", "3"]);
+            agent
+        });
+        wait_until("its program", LONG, || lines(&scratch, "starts").len() >= 4 + round);
+        signal(&agent, Signal::INT);
+        expect_code(&agent.wait_with_output().expect("it ends"), 130);
+        assert_eq!(status(&scratch)["running"], 2, "those of the watcher");
+    }
+    open_gate(&scratch);
+    expect_code(&child.wait_with_output().expect("it ends"), 0);
+    assert_eq!(lines(&scratch, "ends"), all());
 }
 
 #[test]
@@ -424,10 +501,16 @@ fn a_secret_of_the_shell_is_written_nowhere() {
     let scratch = project("env > env.$SWEEPCTL_SLOT\n");
     let output = submit(&scratch, &["--budget", "2"])
         .env("WANDB_API_KEY", "canary")
+        .env("ZIP_PASSPHRASE", "canary")
         .env("HARMLESS", "seen")
         .output()
         .expect("it runs");
     expect_code(&output, 0);
+    let err = text(&output.stderr);
+    let warnings: Vec<&str> = err.lines().filter(|line| line.starts_with("warning: ")).collect();
+    assert_eq!(warnings.len(), 1, "{err}");
+    assert!(warnings[0].contains("`WANDB_API_KEY`, `ZIP_PASSPHRASE`"), "{err}");
+    assert!(!warnings[0].contains("HARMLESS") && !err.contains("canary"), "{err}");
     let mut folders = vec![scratch.path(".sweepctl")];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).expect("readable").flatten() {
@@ -441,6 +524,21 @@ fn a_secret_of_the_shell_is_written_nowhere() {
         }
     }
     assert!(scratch.read("env.0").contains("HARMLESS=seen"));
+}
+
+#[test]
+fn a_command_can_read_a_secret_from_a_file_as_the_readme_has_it() {
+    let readme = fs::read_to_string(support::repository().join("README.md")).expect("README.md");
+    let command = readme.lines().find(|line| line.contains("command: [sh, -c, ")).expect("shown");
+    let command = command.trim().replace("python train.py", "sh train.sh");
+    let scratch = project("echo $HF_TOKEN $* >> seen\n");
+    let file = TWELVE.replace("command: [sh, \"${program}\", \"${args}\"]", &command);
+    assert_ne!(file, TWELVE);
+    scratch.write("sweep.yaml", &file);
+    scratch.write("../home/.secrets", "export HF_TOKEN=from-the-file\n");
+    let output = submit(&scratch, &["--budget", "1"]).env("HF_TOKEN", "of-the-shell").output();
+    expect_code(&output.expect("it runs"), 0);
+    assert_eq!(scratch.read("seen"), "from-the-file --x=0\n");
 }
 
 #[test]

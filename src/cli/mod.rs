@@ -250,7 +250,14 @@ async fn run(command: Command) -> Result<u8, Failure> {
         Command::Cancel(named) => command_entry(named.open()?, |sweep| end(sweep, true)).await,
         Command::Agent(args) => {
             let sweep = args.named.open()?;
-            task::by_hand(&sweep.dir, args.count).await.map_err(task_failure)
+            let dir = sweep.dir.clone();
+            if is_local(&sweep) {
+                // Nobody may be left who sees that a watcher was killed.
+                for said in Driver::with(sweep, None).take_back().await? {
+                    err!("{said}");
+                }
+            }
+            task::by_hand(&dir, args.count).await.map_err(task_failure)
         }
         Command::Job(JobCommand::Run { dir, array, agent }) => {
             if agent.first().map(String::as_str) != Some("sweepctl") {

@@ -289,11 +289,26 @@ pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
     environment::save(&sweep.dir).map_err(|error| {
         Failure::new(code::UNEXPECTED, format!("cannot save the environment: {error}"))
     })?;
+    say_what_stays_here();
     if args.quiet {
         out!("{}", sweep.file.name);
     }
     let driver = Driver::with(sweep, slurm);
     if args.detach { detach(driver).await } else { watch::run(driver, args.quiet).await }
+}
+
+/// A program that misses its key fails in its first second, on another machine: better said here.
+fn say_what_stays_here() {
+    let names = environment::left_out();
+    if !names.is_empty() {
+        let names: Vec<String> =
+            names.iter().map(|name| format!("`{}`", name.escape_debug())).collect();
+        err!(
+            "warning: jobs do not get {}, as secrets are not stored; a program that needs one can read it from a \
+             file of mode 600, for example by `sh -c '. FILE; exec ...'` in the sweep file's `command`",
+            names.join(", ")
+        );
+    }
 }
 
 fn spans(local: bool) -> Spans {
@@ -469,9 +484,6 @@ async fn check_with_slurm(
         Failure::new(code::SLURM, error)
             .help("without SLURM, `--local` runs the sweep on this machine")
     })?;
-    let (limits, partitions) = tokio::try_join!(slurm.limits(), slurm.partitions())
-        .map_err(|error| Failure::new(code::SLURM, error))?;
-    report(request::time_remark(given, &partitions).into_iter().collect())?;
     let array = Array {
         name: file.policy.job_name.clone(),
         tasks: Vec::new(),
@@ -481,14 +493,23 @@ async fn check_with_slurm(
     let dir = state_dir.join("sweeps").join(&file.name);
     let script = state_dir.join(format!(".tmp.{}.sbatch", log::nonce()));
     let text = script_text(&dir, file, &array)?;
-    state::write_whole(&script, text.as_bytes()).map_err(|error| {
+    state::write_for_now(&script, text.as_bytes()).map_err(|error| {
         Failure::new(code::UNEXPECTED, format!("{}: {error}", script.display()))
     })?;
     let env: Vec<(OsString, OsString)> = std::env::vars_os()
         .filter(|(name, _)| environment::is_kept(&name.to_string_lossy()))
         .collect();
-    let answer = slurm.test_only(&["--array=0".into()], &script, env, &file.folder).await;
+    // Side by side: all only ask, and none needs another's answer.
+    let one_task = ["--array=0".into()];
+    let (limits, partitions, answer) = tokio::join!(
+        slurm.limits(),
+        slurm.partitions(),
+        slurm.test_only(&one_task, &script, env, &file.folder)
+    );
     let _ = fs::remove_file(&script);
+    let limits = limits.map_err(|error| Failure::new(code::SLURM, error))?;
+    let partitions = partitions.map_err(|error| Failure::new(code::SLURM, error))?;
+    report(request::time_remark(given, &partitions).into_iter().collect())?;
     match answer {
         Ok(estimate) => {
             if !estimate.is_empty() {

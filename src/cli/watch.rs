@@ -45,6 +45,7 @@ pub(super) async fn run(mut driver: Driver, quiet: bool) -> Result<u8, Failure> 
             () = left(&driver) => {}
             () = leave() => driver.kill().await,
         }
+        give_back(&mut driver);
         return Ok(code::INTERRUPTED);
     };
     if let Err(failure) = result {
@@ -52,6 +53,7 @@ pub(super) async fn run(mut driver: Driver, quiet: bool) -> Result<u8, Failure> 
             () = driver.let_go() => {}
             () = leave() => driver.kill().await,
         }
+        give_back(&mut driver);
         return Err(failure);
     }
     Ok(ended(&driver.sweep, quiet))
@@ -108,6 +110,13 @@ async fn left(driver: &Driver) {
             );
             driver.let_go().await;
         }
+    }
+}
+
+/// What cannot be given back now is found by the next watcher.
+fn give_back(driver: &mut Driver) {
+    if let Err(error) = driver.give_back() {
+        err!("sweepctl: {error}");
     }
 }
 

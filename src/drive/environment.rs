@@ -5,19 +5,41 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
+/// Parts of names whose values may be secrets.
+const SECRET: [&str; 7] =
+    ["KEY", "TOKEN", "SECRET", "PASSW", "PASSPHRASE", "PASSCODE", "CREDENTIAL"];
+
+/// Names that have such a part and hold no secret, while programs of sweeps often want them.
+const HARMLESS: [&str; 1] = ["TOKENIZERS_PARALLELISM"];
+
 /// Whether a variable of the submitting shell is kept for the jobs.
 ///
-/// Not SLURM's own (they would bend a later sbatch or srun; SLURM_CONF says which cluster), and nothing that
-/// looks like a secret: the environment is stored in a file.
+/// Not SLURM's own (they would bend a later sbatch or srun; SLURM_CONF says which cluster), not ours, and nothing
+/// that looks like a secret: the environment is stored in a file.
 pub fn is_kept(name: &str) -> bool {
-    let ours = name.starts_with("SWEEPCTL_") && name != "SWEEPCTL_ABORT_AT";
-    let slurm = (name.starts_with("SLURM_") && name != "SLURM_CONF")
-        || name.starts_with("SBATCH_")
-        || name.starts_with("SQUEUE_")
-        || name.starts_with("SACCT_");
+    !is_of_programs(name) && !looks_secret(name)
+}
+
+/// The names of this shell's variables that jobs do not get because they look like secrets.
+pub fn left_out() -> Vec<String> {
+    let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
+    let mut names: Vec<String> =
+        names.filter(|name| !is_of_programs(name) && looks_secret(name)).collect();
+    names.sort();
+    names
+}
+
+/// Whether it tells SLURM's programs, or this one, what to do.
+fn is_of_programs(name: &str) -> bool {
+    (name.starts_with("SLURM_") && name != "SLURM_CONF")
+        || ["SBATCH_", "SQUEUE_", "SACCT_", "SWEEPCTL_"].iter().any(|start| name.starts_with(start))
+}
+
+fn looks_secret(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
-    let secret = ["KEY", "TOKEN", "SECRET", "PASSW"].iter().any(|word| upper.contains(word));
-    !slurm && !secret && !ours && name != "SWEEPCTL_ABORT_AT"
+    let secret = SECRET.iter().any(|word| upper.contains(word))
+        || ["_PASS", "_PWD"].iter().any(|end| upper.ends_with(end));
+    secret && !HARMLESS.contains(&name)
 }
 
 /// Writes this process's environment for the sweep's jobs.
@@ -55,11 +77,24 @@ mod tests {
 
     #[test]
     fn neither_secrets_nor_another_jobs_variables_are_kept() {
-        for name in ["WANDB_API_KEY", "MY_token", "DB_PASSWORD", "SLURM_JOB_ID", "SBATCH_PARTITION"]
-        {
+        for name in [
+            "WANDB_API_KEY",
+            "MY_token",
+            "DB_PASSWORD",
+            "GPG_PASSPHRASE",
+            "ssh_passphrase",
+            "DB_PASS",
+            "MYSQL_PWD",
+            "GIT_CREDENTIALS",
+            "SLURM_JOB_ID",
+            "SBATCH_PARTITION",
+            "SWEEPCTL_SPANS",
+        ] {
             assert!(!is_kept(name), "{name}");
         }
-        for name in ["PATH", "SLURM_CONF", "VIRTUAL_ENV", "CONDA_PREFIX"] {
+        for name in
+            ["PATH", "PWD", "SLURM_CONF", "CONDA_PREFIX", "SSH_ASKPASS", "TOKENIZERS_PARALLELISM"]
+        {
             assert!(is_kept(name), "{name}");
         }
     }

@@ -201,6 +201,11 @@ impl Local {
         }
     }
 
+    /// Whether this very process starts the tasks of the job.
+    pub(super) fn has(&self, job: &str) -> bool {
+        self.jobs.borrow().iter().any(|own| own.id.as_str() == job)
+    }
+
     /// Holds or lets go what is pending of a job.
     pub(super) fn hold(&self, id: &JobId, held: bool) {
         for job in self.jobs.borrow_mut().iter_mut().filter(|job| job.id == *id) {

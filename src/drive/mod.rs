@@ -421,7 +421,8 @@ impl Driver {
         }
         let script = dir.join("script.sbatch");
         let text = render_script(&self.sweep.dir, &self.sweep.file, number, array)?;
-        state::write_whole(&script, text.as_bytes()).map_err(io)?;
+        // sbatch reads it now, and an array is never submitted twice.
+        state::write_for_now(&script, text.as_bytes()).map_err(io)?;
         Ok(script)
     }
 
@@ -474,6 +475,49 @@ impl Driver {
         if let Cluster::Local(local) = &self.cluster {
             local.end_all(Duration::from_secs(50)).await;
         }
+    }
+
+    /// Opens again what this process ran and has ended: its tasks are dead, and who interrupts a watcher takes no
+    /// attempt from them.
+    pub fn give_back(&mut self) -> Result<(), DriveError> {
+        let Cluster::Local(local) = &self.cluster else { return Ok(()) };
+        self.sweep.refresh()?;
+        let dir = self.sweep.dir.clone();
+        for slot in 0..self.sweep.budget() {
+            let Some(view) = self.sweep.slot_view(slot) else { continue };
+            let Some(holder) = view.state.holder().filter(|holder| local.has(&holder.who.job))
+            else {
+                continue;
+            };
+            let claim = holder.who.claim.clone();
+            let lost = log::slot::Entry::Lost {
+                why: "its watcher was interrupted".to_owned(),
+                leg: holder.who.leg,
+                run: None,
+                interrupted: true,
+            };
+            Log::of_slot(&dir, slot)
+                .append(view, PATIENCE, |now: &Slot| now.held_by(&claim).then(|| lost.clone()))?;
+        }
+        Ok(())
+    }
+
+    /// Opens again what is proved to be dead, and does nothing else; answers what was done, for people.
+    ///
+    /// Only what this look shows counts, never what earlier ones did not see: somebody may be watching elsewhere.
+    pub async fn take_back(&mut self) -> Result<Vec<String>, DriveError> {
+        let snapshot = self.look().await;
+        self.sweep.refresh()?;
+        let ledger = self.sweep.ledger();
+        let policy = &self.sweep.file.policy;
+        let plan = plan::plan(policy, &ledger, &snapshot, &Sightings::default(), log::now());
+        let mut said = Vec::new();
+        for action in plan.actions {
+            if matches!(action, Action::Slot(..)) {
+                said.extend(self.act(action, &ledger).await?);
+            }
+        }
+        Ok(said)
     }
 
     /// Kills what a local scheduler runs, without asking it to end.

@@ -24,6 +24,9 @@ const LIVES: Duration = Duration::from_secs(60);
 /// Between two beats; spread by up to a tenth.
 const BEAT: Duration = Duration::from_secs(120);
 
+/// How the job of a task that a person starts is named.
+const BY_HAND: &str = "hand.";
+
 /// Which task this process is.
 #[derive(Clone, Debug)]
 pub struct Me {
@@ -124,7 +127,7 @@ pub async fn run(dir: &Path, me: Me) -> Result<u8, TaskError> {
 /// Takes open slots by hand, `count` at most, one after the other; answers the exit code.
 pub async fn by_hand(dir: &Path, count: u32) -> Result<u8, TaskError> {
     let signals = install()?;
-    let job = format!("hand.{}.{}.{}", log::host(), std::process::id(), log::nonce());
+    let job = format!("{BY_HAND}{}.{}.{}", log::host(), std::process::id(), log::nonce());
     let me = Me { array: 0, job, task: 0, leg: 0 };
     let mut task = Task { sweep: OpenSweep::open(dir)?, me, signals };
     for done in 0..count {
@@ -132,6 +135,10 @@ pub async fn by_hand(dir: &Path, count: u32) -> Result<u8, TaskError> {
         let Some(pair) = task.open_by_hand()? else {
             if done == 0 {
                 say("nothing left to take: every slot has its run, or a job that carries it");
+                if matches!(task.sweep.file.runs_on, RunsOn::Slurm(_)) {
+                    let name = &task.sweep.file.name;
+                    say(&format!("`sweepctl tick {name}` takes back what dead jobs carry"));
+                }
             }
             return Ok(0);
         };
@@ -467,7 +474,21 @@ impl Task {
             slot_log.append(slot, PATIENCE, |slot: &Slot| {
                 slot.held_by(&who.claim).then_some(Entry::Note { signal: by, exit })
             })?;
-            say(&format!("the job got signal {by}: SLURM tells what becomes of the run"));
+            if who.job.starts_with(BY_HAND) {
+                // No scheduler knows of this task, so nobody else could tell for a long time.
+                let why = format!("its agent got signal {by}");
+                slot_log.append(slot, PATIENCE, |slot: &Slot| {
+                    slot.held_by(&who.claim).then(|| Entry::Lost {
+                        why: why.clone(),
+                        leg: who.leg,
+                        run: None,
+                        interrupted: true,
+                    })
+                })?;
+                say(&format!("got signal {by}: the run is given back"));
+            } else {
+                say(&format!("the job got signal {by}: SLURM tells what becomes of the run"));
+            }
             return Ok(Done::Stop(exit.filter(|code| *code != 0).unwrap_or(128 + by) as u8));
         }
         Log::of_sweep(&dir).read_on(&mut self.sweep.log)?;

@@ -94,6 +94,9 @@ pub enum Entry {
         /// A run that it left at the controller, to be resumed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         run: Option<String>,
+        /// A person interrupted the shell that it ran in: that is no try that came to nothing.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        interrupted: bool,
     },
     /// The attempt is taken from its task before it started.
     Revoke {
@@ -221,8 +224,8 @@ impl Fold for Slot {
                 }
                 self.reopen(why);
             }
-            (Entry::Lost { why, run, .. }, Phase::Held(_)) => {
-                self.taken += 1;
+            (Entry::Lost { why, run, interrupted, .. }, Phase::Held(_)) => {
+                self.taken += u32::from(!interrupted);
                 self.run = run.clone().or(self.run.take());
                 self.reopen(why);
             }

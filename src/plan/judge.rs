@@ -89,7 +89,10 @@ fn lasting(seen: &Seen, holder: &Holder, plan: &mut Plan) -> Option<End> {
 }
 
 fn verdict(seen: &Seen, slot: &Slot, holder: &Holder, end: &End) -> Entry {
-    let lost = || Entry::Lost { why: words(end), leg: holder.who.leg, run: None };
+    let noted = holder.note.is_some();
+    // A signal, and then its watcher was gone: somebody ended both.
+    let interrupted = noted && seen.starter_gone(&(holder.who.array, holder.who.task));
+    let lost = || Entry::Lost { why: words(end), leg: holder.who.leg, run: None, interrupted };
     if !holder.running {
         return lost();
     }
@@ -106,7 +109,6 @@ fn verdict(seen: &Seen, slot: &Slot, holder: &Holder, end: &End) -> Entry {
             seen_by: Some(format!("SLURM: {}", words(end))),
         })
     };
-    let noted = holder.note.is_some();
     match end {
         End::Known(State::Timeout | State::Deadline, _) => record(Outcome::Timeout, None),
         End::Known(State::OutOfMemory, _) => record(Outcome::OutOfMemory, None),

@@ -7,6 +7,8 @@
 mod judge;
 #[cfg(test)]
 mod sim;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -389,7 +391,8 @@ fn take_back_attempts(seen: &Seen, plan: &mut Plan) -> Vec<Pair> {
         }
         let key = format!("{}.{}", pair.0, pair.1);
         let since = *plan.sightings.gone.entry(key).or_insert(seen.now);
-        if seen.now >= since + seen.policy.spans.gone {
+        // Who would start it is gone, and that is proved: no absence that has to last.
+        if starter_gone || seen.now >= since + seen.policy.spans.gone {
             plan.actions.push(Action::Slot(
                 pair.0,
                 slot::Entry::Revoke {
