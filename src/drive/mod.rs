@@ -183,7 +183,15 @@ impl Driver {
                     let since = std::time::UNIX_EPOCH + Duration::from_secs(since);
                     history = slurm.history(&names, since).await.ok();
                 }
-                let queue = match slurm.queue().await {
+                let jobs = self.jobs();
+                let arrays = &self.sweep.log.state.arrays;
+                let rows = slurm.queue().await.and_then(|queue| {
+                    queue.rows_for(
+                        jobs.iter().map(|(_, job, ..)| job.as_str()),
+                        arrays.iter().map(|(_, array)| array.name.as_str()),
+                    )
+                });
+                let queue = match rows {
                     Ok(rows) => Some(rows),
                     Err(error) => {
                         err!("sweepctl: {error}; looking again later");
@@ -416,6 +424,8 @@ impl Driver {
         let dir = self.sweep.dir.join("arrays").join(number.to_string());
         let io =
             |source| DriveError::Io { what: format!("cannot write {}", dir.display()), source };
+        // The array's fence will be there too.
+        log::create_folder(&dir).map_err(io)?;
         for sub in ["logs", "beats"] {
             std::fs::create_dir_all(dir.join(sub)).map_err(io)?;
         }

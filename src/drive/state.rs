@@ -225,7 +225,7 @@ impl OpenSweep {
             let path = path.to_owned();
             move |source| StateError::Io { path, source }
         };
-        fs::create_dir_all(&sweeps).map_err(io(&sweeps))?;
+        log::create_folder(&sweeps).map_err(io(&sweeps))?;
         let wish = file.name.clone();
         let mut number = 1;
         // The folder's creation decides who has the name.
@@ -245,6 +245,10 @@ impl OpenSweep {
         }
         write_whole(&dir.join("sweep.json"), &serde_json::to_vec_pretty(&file).unwrap_or_default())
             .map_err(io(&dir))?;
+        // Before any log says something in there.
+        for folder in [&dir, &sweeps] {
+            log::sync_folder(folder).map_err(io(folder))?;
+        }
         Self::open(&dir)
     }
 
