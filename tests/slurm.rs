@@ -288,6 +288,30 @@ fn watchers_beside_each_other_start_nothing_twice() {
 }
 
 #[test]
+fn a_watcher_that_stands_still_loses_its_turn_and_looks_on_when_it_wakes() {
+    use rustix::process::{Signal, kill_process};
+    let Some(bench) = Bench::start(&[]) else { return };
+    bench.grid(12, "until [ -e go ]; do sleep 0.1; done");
+    let first = bench.begin("submit sweep.yaml --parallel 4 --jobs 6");
+    bench.wait_for_starts(4);
+    let second = bench.begin("watch");
+    let says = |watcher: &Running, words: &str| {
+        wait_until(words, LIMIT, || watcher.text("stderr").contains(words));
+    };
+    says(&second, &format!("process {} on", first.child.id()));
+    let pid = rustix::process::Pid::from_child(&first.child);
+    kill_process(pid, Signal::STOP).unwrap();
+    says(&second, "has gone: this one takes over");
+    kill_process(pid, Signal::CONT).unwrap();
+    says(&first, &format!("process {} on", second.child.id()));
+    bench.project.write("go", "");
+    first.end().assert(0);
+    second.end().assert(0);
+    bench.assert_exact(12);
+    bench.assert_never_more_than(4);
+}
+
+#[test]
 fn a_task_can_do_several_runs() {
     let Some(bench) = Bench::start(&[]) else { return };
     bench.grid(25, ":");

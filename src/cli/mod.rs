@@ -45,6 +45,8 @@ enum Command {
     /// Start a sweep and watch it until its budget is used up
     Submit(Box<submit::SubmitArgs>),
     /// Watch a sweep and keep its jobs topped up; Ctrl-C ends watching, not the jobs
+    ///
+    /// One watcher at a time does so: a second one shows how the sweep goes, and takes over when the first one ends.
     Watch(Named),
     /// Look, top up and tidy once, as `watch` does all the time
     Tick(Named),

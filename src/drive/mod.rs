@@ -3,6 +3,7 @@
 pub mod environment;
 mod journal;
 mod local;
+mod lock;
 pub mod state;
 
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use crate::say::err;
 use crate::scheduler::slurm::{Slurm, SlurmError};
 use crate::scheduler::{Limits, Row, SubmitRefusal, Submitted};
 use local::Local;
+pub use lock::{Holder, Lock, Turn};
 use state::{OpenSweep, RunsOn, StateError, SweepFile};
 
 /// How long the watcher tries to write to a file system that gives no clear answer.
@@ -123,6 +125,24 @@ impl Driver {
             not_before: 0,
             ask_history: true,
         }
+    }
+
+    /// A hand on the lock of the sweep, for who is going to watch.
+    pub fn lock(&self) -> Lock {
+        let gone = Duration::from_secs(self.sweep.file.policy.spans.gone);
+        let local = matches!(self.cluster, Cluster::Local(_));
+        let beat = match local {
+            _ if are_short(gone) => Duration::from_secs(1),
+            true => Duration::from_secs(5),
+            false => Duration::from_secs(20),
+        };
+        Lock::new(&self.sweep.dir, beat, local)
+    }
+
+    /// Goes on where another watcher left off: what its looks did not see counts on.
+    pub fn take_over(&mut self) {
+        self.sightings = self.journal.last_sightings();
+        self.ask_history = true;
     }
 
     /// Looks, plans and acts once.
@@ -455,8 +475,7 @@ impl Driver {
     /// Seconds until the next look is worth its cost, by how fast things change.
     pub fn pause_after(&self, quiet_ticks: u32) -> Duration {
         let gone = Duration::from_secs(self.sweep.file.policy.spans.gone);
-        // Tests shorten the spans, and wait for several looks in each.
-        if cfg!(feature = "abort-hook") && gone < Duration::from_secs(5) {
+        if are_short(gone) {
             return gone;
         }
         match (&self.cluster, quiet_ticks) {
@@ -493,6 +512,11 @@ impl Driver {
             local.end_all(Duration::ZERO).await;
         }
     }
+}
+
+/// Tests shorten the spans, and wait for several looks in each.
+fn are_short(span: Duration) -> bool {
+    cfg!(feature = "abort-hook") && span < Duration::from_secs(5)
 }
 
 /// What the script of an array is made of.

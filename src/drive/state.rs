@@ -368,13 +368,28 @@ pub fn sweep_id(sweep_nonce: &str) -> String {
 
 /// Writes a file whole or not at all, readable by its owner only.
 pub fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
+    write_and_rename(path, content, true)
+}
+
+/// As [`write_whole`] where readers are concerned; in a crash it may be gone or empty.
+pub fn replace_whole(path: &Path, content: &[u8]) -> io::Result<()> {
+    write_and_rename(path, content, false)
+}
+
+fn write_and_rename(path: &Path, content: &[u8], sync: bool) -> io::Result<()> {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;
     let tmp = path.with_file_name(format!(".tmp.{}", log::nonce()));
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&tmp)?;
-    file.write_all(content)?;
-    file.sync_all()?;
-    fs::rename(&tmp, path)
+    let written = file.write_all(content).and_then(|()| match sync {
+        true => file.sync_all(),
+        false => Ok(()),
+    });
+    let done = written.and_then(|()| fs::rename(&tmp, path));
+    if done.is_err() {
+        let _ = fs::remove_file(&tmp);
+    }
+    done
 }
 
 #[cfg(test)]
