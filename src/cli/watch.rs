@@ -7,7 +7,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Failure, code, view};
 use crate::drive::state::{self, OpenSweep, RunsOn};
-use crate::drive::{Driver, Holder, Lock, Turn};
+use crate::drive::{Driver, Holder, Lock, Turn, look};
 use crate::log::slot::Slot;
 use crate::say::{err, out};
 use crate::view::{SweepView, Waits};
@@ -72,6 +72,7 @@ async fn watch(
     let began = std::time::Instant::now();
     loop {
         let mut acted = false;
+        let seen;
         let ours = follow_or_take(driver, screen, lock, other).await;
         if ours {
             let tick = driver.tick().await?;
@@ -79,15 +80,17 @@ async fn watch(
             for said in &tick.said {
                 screen.say(said);
             }
-            if let (Some(rows), RunsOn::Slurm(_)) = (&tick.rows, &driver.sweep.file.runs_on) {
-                let now = Waits::new(rows);
-                if !now.like(&waits) && !now.reasons.is_empty() {
-                    screen.say(&now.text());
-                }
-                waits = now;
-            }
+            seen = tick.rows.map(|rows| Waits::new(&rows));
         } else {
             driver.sweep.refresh().map_err(crate::drive::DriveError::from)?;
+            let look = look::recent(driver.sweep.state_dir(), driver.sweep.cluster());
+            seen = look.map(|look| look.waits(&driver.sweep));
+        }
+        if let (Some(now), RunsOn::Slurm(_)) = (seen, &driver.sweep.file.runs_on) {
+            if !now.like(&waits) && !now.reasons.is_empty() {
+                screen.say(&now.text());
+            }
+            waits = now;
         }
         screen.show(&view(&driver.sweep));
         let sweep = &driver.sweep.log.state;

@@ -4,6 +4,7 @@ pub mod environment;
 mod journal;
 mod local;
 mod lock;
+pub mod look;
 pub mod state;
 
 use std::path::{Path, PathBuf};
@@ -87,6 +88,8 @@ pub struct Driver {
     not_before: u64,
     /// Whether the last queue look had all that is held and carried.
     ask_history: bool,
+    /// How long it was to the last look.
+    last_pause: std::cell::Cell<Duration>,
 }
 
 impl Driver {
@@ -124,6 +127,7 @@ impl Driver {
             fits: None,
             not_before: 0,
             ask_history: true,
+            last_pause: Default::default(),
         }
     }
 
@@ -177,7 +181,7 @@ impl Driver {
         let uid = rustix::process::getuid().as_raw();
         match &self.cluster {
             Cluster::Local(local) => {
-                let queue = Some(local.queue(&self.jobs()));
+                let queue = Some(local.queue(&self.sweep.jobs()));
                 Snapshot { queue, history: None, accounting: false, uid }
             }
             // No array yet: nothing of ours can be there.
@@ -203,9 +207,13 @@ impl Driver {
                     let since = std::time::UNIX_EPOCH + Duration::from_secs(since);
                     history = slurm.history(&names, since).await.ok();
                 }
-                let jobs = self.jobs();
+                let jobs = self.sweep.jobs();
                 let arrays = &self.sweep.log.state.arrays;
                 let rows = slurm.queue().await.and_then(|queue| {
+                    if let Some(rows) = queue.whole() {
+                        let every = self.last_pause.get();
+                        look::keep(self.sweep.state_dir(), self.sweep.cluster(), rows, every);
+                    }
                     queue.rows_for(
                         jobs.iter().map(|(_, job, ..)| job.as_str()),
                         arrays.iter().map(|(_, array)| array.name.as_str()),
@@ -223,21 +231,8 @@ impl Driver {
         }
     }
 
-    /// Array number, job, name and size of each array that has a job.
-    fn jobs(&self) -> Vec<(u32, String, String, usize)> {
-        let arrays = self.sweep.log.state.arrays.iter();
-        arrays
-            .filter_map(|(number, array)| match self.sweep.fences().get(number) {
-                Some(Fence::Job(job)) => {
-                    Some((*number, job.clone(), array.name.clone(), array.tasks.len()))
-                }
-                _ => None,
-            })
-            .collect()
-    }
-
     fn own_rows(&self, snapshot: &Snapshot) -> Option<Vec<Row>> {
-        let jobs = self.jobs();
+        let jobs = self.sweep.jobs();
         snapshot.queue.as_ref().map(|rows| {
             let own = |row: &&Row| {
                 jobs.iter().any(|(_, job, name, _)| *job == row.job.as_str() && *name == row.name)
@@ -474,6 +469,12 @@ impl Driver {
 
     /// Seconds until the next look is worth its cost, by how fast things change.
     pub fn pause_after(&self, quiet_ticks: u32) -> Duration {
+        let pause = self.pause(quiet_ticks);
+        self.last_pause.set(pause);
+        pause
+    }
+
+    fn pause(&self, quiet_ticks: u32) -> Duration {
         let gone = Duration::from_secs(self.sweep.file.policy.spans.gone);
         if are_short(gone) {
             return gone;
@@ -535,7 +536,7 @@ pub fn script_context(
     };
     let output = output.join("arrays").join(number.to_string()).join("logs");
     let output = output.to_string_lossy().replace('%', "%%");
-    let state_dir = dir.parent().and_then(Path::parent).unwrap_or(dir);
+    let state_dir = state::state_dir_of(dir);
     ScriptContext {
         job_name: array.name.clone(),
         output: format!("{output}/%a.log"),

@@ -306,6 +306,32 @@ impl OpenSweep {
         &self.fences
     }
 
+    /// Array number, job, name and size of each array that has a job.
+    pub fn jobs(&self) -> Vec<(u32, String, String, usize)> {
+        let arrays = self.log.state.arrays.iter();
+        arrays
+            .filter_map(|(number, array)| match self.fences.get(number) {
+                Some(Fence::Job(job)) => {
+                    Some((*number, job.clone(), array.name.clone(), array.tasks.len()))
+                }
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The state folder that it is in.
+    pub fn state_dir(&self) -> &Path {
+        state_dir_of(&self.dir)
+    }
+
+    /// SLURM's cluster, if one was named.
+    pub fn cluster(&self) -> Option<&str> {
+        match &self.file.runs_on {
+            RunsOn::Slurm(cluster) => cluster.as_deref(),
+            RunsOn::Local(_) => None,
+        }
+    }
+
     /// Remembers a fence that was just made.
     pub fn note_fence(&mut self, array: u32, fence: Fence) {
         self.fences.insert(array, fence);
@@ -337,6 +363,11 @@ impl OpenSweep {
 fn slot_entry(name: &str) -> Option<(u32, u32)> {
     let (slot, number) = name.split_once('.')?;
     Some((slot.parse().ok()?, number.parse().ok()?))
+}
+
+/// The state folder of the sweep in `sweep_dir`.
+pub fn state_dir_of(sweep_dir: &Path) -> &Path {
+    sweep_dir.parent().and_then(Path::parent).unwrap_or(sweep_dir)
 }
 
 /// Where a leg shows that it lives.

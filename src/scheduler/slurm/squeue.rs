@@ -29,6 +29,12 @@ struct Stranger {
 }
 
 impl Queue {
+    /// The rows, if all of them are readable.
+    #[must_use]
+    pub fn whole(&self) -> Option<&[Row]> {
+        self.unreadable.is_empty().then_some(&self.rows)
+    }
+
     /// The rows, if none that is not readable could be of these jobs or have one of these names.
     ///
     /// Such a row fails the whole look: dropping it would read as "that task is gone".
