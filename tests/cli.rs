@@ -381,7 +381,8 @@ fn the_json_of_status_has_its_shape() {
             "failed",
             "given_up",
             "best",
-            "runs"
+            "runs",
+            "queue"
         ]
     );
     assert_eq!((&sweep["finished"], &sweep["best"]), (&3.into(), &serde_json::Value::Null));

@@ -684,3 +684,64 @@ fn runs_side_by_side_share_out_the_gpus() {
         "{seen}"
     );
 }
+
+fn watch(scratch: &Scratch) -> Child {
+    let mut watch = scratch.sweepctl();
+    watch.arg("watch");
+    start(watch)
+}
+
+/// Reads what it writes to stderr until that is there; answers all of it.
+fn wait_for_words(child: &mut Child, words: &str) -> String {
+    let mut seen = String::new();
+    let stderr = child.stderr.as_mut().expect("piped");
+    while !seen.contains(words) {
+        let mut byte = [0];
+        assert_eq!(stderr.read(&mut byte).expect("readable"), 1, "{seen}");
+        seen.push(char::from(byte[0]));
+    }
+    seen
+}
+
+#[test]
+fn a_second_watcher_looks_on_and_takes_over_from_one_that_was_killed() {
+    let scratch = project(GATED);
+    let mut first = at_the_gate(&scratch, &["--parallel", "2"]);
+    let mut second = watch(&scratch);
+    wait_for_words(&mut second, &format!("process {} on", first.id()));
+    wait_for_words(&mut second, "2 of 12 runs finished, 2 running");
+    signal(&first, Signal::KILL);
+    wait_for_words(&mut second, "has gone: this one takes over");
+    open_gate(&scratch);
+    expect_code(&second.wait_with_output().expect("it ends"), 0);
+    first.wait().expect("ours");
+    assert_eq!(lines(&scratch, "starts"), all(), "each once");
+    assert!(!scratch.path(".sweepctl/sweeps/sweep/lock").exists());
+}
+
+#[test]
+fn who_looks_on_may_leave_and_commands_reach_both() {
+    let scratch = project(GATED);
+    let first = at_the_gate(&scratch, &["--parallel", "2"]);
+    let words = format!("process {} on", first.id());
+    let mut leaves = watch(&scratch);
+    wait_for_words(&mut leaves, &words);
+    signal(&leaves, Signal::INT);
+    let err = wait_for_words(&mut leaves, "goes on watching");
+    assert!(err.contains(&words), "{err}");
+    expect_code(&leaves.wait_with_output().expect("it ends"), 130);
+    let mut second = watch(&scratch);
+    wait_for_words(&mut second, &words);
+    expect_code(&call(&scratch, &["tick"]), 0);
+    expect_code(&call(&scratch, &["pause"]), 0);
+    expect_code(&call(&scratch, &["resume"]), 0);
+    let another = submit(&scratch, &["--new", "--budget", "2"]).output();
+    expect_code(&another.expect("it runs"), 0);
+    assert_eq!(lines(&scratch, "starts").len(), 6);
+    expect_code(&call(&scratch, &["cancel", "sweep"]), 0);
+    for watcher in [first, second] {
+        expect_code(&watcher.wait_with_output().expect("it ends"), 6);
+    }
+    assert_eq!(status(&scratch)["state"], "cancelled");
+    assert_eq!(processes_in(&scratch.path("")), Vec::<String>::new());
+}

@@ -288,6 +288,30 @@ fn watchers_beside_each_other_start_nothing_twice() {
 }
 
 #[test]
+fn a_watcher_that_stands_still_loses_its_turn_and_looks_on_when_it_wakes() {
+    use rustix::process::{Signal, kill_process};
+    let Some(bench) = Bench::start(&[]) else { return };
+    bench.grid(12, "until [ -e go ]; do sleep 0.1; done");
+    let first = bench.begin("submit sweep.yaml --parallel 4 --jobs 6");
+    bench.wait_for_starts(4);
+    let second = bench.begin("watch");
+    let says = |watcher: &Running, words: &str| {
+        wait_until(words, LIMIT, || watcher.text("stderr").contains(words));
+    };
+    says(&second, &format!("process {} on", first.child.id()));
+    let pid = rustix::process::Pid::from_child(&first.child);
+    kill_process(pid, Signal::STOP).unwrap();
+    says(&second, "has gone: this one takes over");
+    kill_process(pid, Signal::CONT).unwrap();
+    says(&first, &format!("process {} on", second.child.id()));
+    bench.project.write("go", "");
+    first.end().assert(0);
+    second.end().assert(0);
+    bench.assert_exact(12);
+    bench.assert_never_more_than(4);
+}
+
+#[test]
 fn a_task_can_do_several_runs() {
     let Some(bench) = Bench::start(&[]) else { return };
     bench.grid(25, ":");
@@ -792,4 +816,104 @@ fn without_its_accounts_slurm_proves_no_death() {
     bench.slurm.call("dbd-start");
     submit.end().assert(0);
     bench.assert_exact(4);
+}
+
+/// `status --json` with a squeue that notes its calls: the sweeps by name, the calls, what was said.
+fn status_and_calls(bench: &Bench) -> (serde_json::Value, usize, String) {
+    let [_, (_, path)] = bench.slurm.env();
+    let squeue = which::which_in("squeue", Some(&path), "/").unwrap();
+    let script = format!("#!/bin/sh\necho >>calls\nexec '{}' \"$@\"\n", squeue.display());
+    let script = bench.project.write("noting/squeue", &script);
+    fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut first = bench.project.path("noting").into_os_string();
+    first.push(":");
+    first.push(path);
+    let _ = fs::remove_file(bench.project.path("calls"));
+    let mut status = bench.command("status --json");
+    status.env("PATH", first);
+    let ran = Running::start(status, "status --json").end().assert(0);
+    let calls = fs::read_to_string(bench.project.path("calls")).unwrap_or_default();
+    let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let sweeps = json["sweeps"].as_array().unwrap().iter();
+    let by_name = sweeps.map(|sweep| (sweep["name"].as_str().unwrap().to_owned(), sweep.clone()));
+    (serde_json::Value::Object(by_name.collect()), calls.lines().count(), ran.stderr)
+}
+
+#[test]
+fn status_says_why_tasks_wait_by_one_look_for_all_sweeps() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    bench.grid(3, ":");
+    bench.slurm.run("sbatch", &["--output=/dev/null", "--wrap=false"]);
+    let submit = "submit sweep.yaml --detach --new --name";
+    bench.run(&format!("{submit} long -p short -t 10:00")).assert(0);
+    bench.run(&format!("{submit} late -- --dependency=afterok:1")).assert(0);
+    bench.run(&format!("{submit} held -p closed")).assert(0);
+    bench.run(&format!("{submit} once")).assert(0);
+    bench.wait_for_ends(3);
+    wait_until("the last sweep has ended", LIMIT, || {
+        bench.run("tick once").assert(0).stdout.contains("3 of 3")
+    });
+    for name in ["long", "late", "held"] {
+        let all = bench.queue(&["--format=%F %j"]);
+        let job = all.lines().find(|row| row.contains(name)).unwrap();
+        if name == "held" {
+            bench.slurm.run("scontrol", &["hold", job.split(' ').next().unwrap()]);
+        }
+    }
+    let reasons = || bench.queue(&["--format=%r"]);
+    wait_until("slurmctld has seen it", LIMIT, || reasons().contains("DependencyNeverSatisfied"));
+    let _ = fs::remove_file(bench.project.path(".sweepctl/look.json"));
+    let (sweeps, calls, said) = status_and_calls(&bench);
+    assert_eq!((calls, &*said), (1, ""));
+    for (name, reason) in [
+        ("long", "PartitionTimeLimit"),
+        ("late", "DependencyNeverSatisfied"),
+        ("held", "JobHeldAdmin"),
+    ] {
+        let queue = &sweeps[name]["queue"];
+        assert_eq!(queue["answered"], true, "{queue}");
+        let wait = serde_json::json!([{"reason": reason, "tasks": 3, "hopeless": true}]);
+        assert_eq!(queue["waits"], wait);
+        let text = bench.run(&format!("status {name}")).assert(0).stdout;
+        let line = format!("  queue  3 pending ({reason}, will not start by themselves)");
+        assert!(text.contains(&line), "{text}");
+    }
+    assert_eq!(sweeps["once"]["queue"], serde_json::Value::Null);
+    // The look is young: nobody is asked again. Then it is gone, and so is SLURM.
+    assert_eq!(status_and_calls(&bench).1, 0);
+    bench.slurm.call("ctld-stop");
+    assert_eq!(status_and_calls(&bench).0["held"]["queue"]["answered"], true);
+    fs::remove_file(bench.project.path(".sweepctl/look.json")).unwrap();
+    let (sweeps, calls, said) = status_and_calls(&bench);
+    assert_eq!((calls, said.lines().count()), (1, 1), "{said}");
+    assert!(said.contains("warning: SLURM did not answer"), "{said}");
+    assert_eq!((&sweeps["held"]["pending"], &sweeps["once"]["finished"]), (&3.into(), &3.into()));
+    assert_eq!(sweeps["held"]["queue"]["answered"], false);
+    bench.slurm.call("ctld-start");
+}
+
+#[test]
+fn status_reuses_its_watchers_look() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    let submit = waiting(&bench);
+    wait_until("the watcher says why tasks wait", LIMIT, || {
+        submit.text("stderr").contains("JobArrayTaskLimit")
+    });
+    let (sweeps, calls, _) = status_and_calls(&bench);
+    assert_eq!(calls, 0);
+    assert_eq!(sweeps["sweep"]["queue"]["waits"][0]["reason"], "JobArrayTaskLimit");
+    bench.project.write("go", "");
+    submit.end().assert(0);
+}
+
+#[test]
+fn status_names_jobs_that_slurm_could_not_launch() {
+    let Some(bench) = Bench::start(&[("EXTRA_CONF", "Prolog=/bin/false")]) else { return };
+    bench.grid(1, ":");
+    bench.run("submit sweep.yaml --detach").assert(0);
+    let reason = || bench.queue(&["--format=%r"]);
+    wait_until("the job is held", LIMIT, || reason().contains("requeued"));
+    fs::remove_file(bench.project.path(".sweepctl/look.json")).unwrap();
+    let text = bench.run("status").assert(0).stdout;
+    assert!(text.contains("1 pending (launch failed requeued held, will not"), "{text}");
 }

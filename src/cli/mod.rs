@@ -5,19 +5,20 @@ mod submit;
 mod template;
 mod watch;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
 use crate::drive::state::{self, OpenSweep};
-use crate::drive::{DriveError, Driver, environment};
+use crate::drive::{DriveError, Driver, environment, look};
 use crate::job::task::{self, Me};
 use crate::log::sweep::{Entry, Sweep};
 use crate::log::{self, Log};
 use crate::say::{err, out};
 use crate::search;
-use crate::view::{Facts, SweepView};
+use crate::view::{Facts, QueueView, SweepView};
 
 /// Exit codes, as the reference documents them.
 mod code {
@@ -52,10 +53,12 @@ enum Command {
     #[command(subcommand)]
     Template(template::TemplateCommand),
     /// Watch a sweep and keep its jobs topped up; Ctrl-C ends watching, not the jobs
+    ///
+    /// One watcher at a time does so: a second one shows how the sweep goes, and takes over when the first one ends.
     Watch(Named),
     /// Look, top up and tidy once, as `watch` does all the time
     Tick(Named),
-    /// Show how far sweeps have come; changes nothing
+    /// Show how far sweeps have come, and why tasks wait; changes nothing
     Status(StatusArgs),
     /// Start no further run of a sweep; what runs goes on
     Pause(Named),
@@ -227,7 +230,7 @@ async fn run(command: Command) -> Result<u8, Failure> {
             out!("{}", view(&driver.sweep).line());
             Ok(0)
         }
-        Command::Status(args) => status(&args),
+        Command::Status(args) => status(&args).await,
         Command::Pause(named) => {
             let entry = |sweep: &Sweep| {
                 let why = "paused by hand; `sweepctl resume` goes on".to_owned();
@@ -323,7 +326,7 @@ async fn command_entry(
     Ok(0)
 }
 
-fn status(args: &StatusArgs) -> Result<u8, Failure> {
+async fn status(args: &StatusArgs) -> Result<u8, Failure> {
     let state_dir = args.named.place.find()?;
     let names = match &args.named.name {
         Some(name) => vec![name.clone()],
@@ -334,10 +337,12 @@ fn status(args: &StatusArgs) -> Result<u8, Failure> {
             state::names(&state_dir)
         }
     };
-    let mut views = Vec::new();
+    let mut sweeps = Vec::new();
     for name in &names {
-        views.push(view(&OpenSweep::find(&state_dir, Some(name))?));
+        sweeps.push(OpenSweep::find(&state_dir, Some(name))?);
     }
+    let mut views: Vec<SweepView> = sweeps.iter().map(view).collect();
+    add_queue(&state_dir, &sweeps, &mut views).await;
     if args.json {
         let json = serde_json::json!({ "schema_version": 1, "sweeps": views });
         out!("{json:#}");
@@ -348,6 +353,36 @@ fn status(args: &StatusArgs) -> Result<u8, Failure> {
         out!("{}", texts.join("\n\n"));
     }
     Ok(0)
+}
+
+/// Adds what SLURM says of waiting tasks: by one look at each cluster, and only where something may wait.
+async fn add_queue(state_dir: &Path, sweeps: &[OpenSweep], views: &mut [SweepView]) {
+    let waits = |(sweep, view): &(&OpenSweep, &mut SweepView)| {
+        let may_wait = view.running + view.pending > 0 && !sweep.jobs().is_empty();
+        !is_local(sweep) && !sweep.log.state.closed && may_wait
+    };
+    let mut waiting: BTreeMap<Option<&str>, Vec<_>> = BTreeMap::new();
+    for (sweep, view) in sweeps.iter().zip(views).filter(waits) {
+        waiting.entry(sweep.cluster()).or_default().push((sweep, view));
+    }
+    for (cluster, of_cluster) in waiting {
+        let sweeps: Vec<&OpenSweep> = of_cluster.iter().map(|(sweep, _)| *sweep).collect();
+        let look = look::recent_or_new(state_dir, cluster, &sweeps).await;
+        if let Err(error) = &look {
+            let error = error.to_string().replace('\n', "; ");
+            err!("warning: SLURM did not answer ({error}): this is what the logs say");
+        }
+        for (sweep, view) in of_cluster {
+            view.queue = Some(look.as_ref().map_or_else(
+                |_| QueueView::default(),
+                |look| QueueView {
+                    answered: true,
+                    age_seconds: look.age().as_secs(),
+                    waits: look.waits(sweep).reasons,
+                },
+            ));
+        }
+    }
 }
 
 /// What people see of a sweep.

@@ -439,11 +439,15 @@ fn prepare(state_dir: &Path) -> Result<(), Failure> {
             .help("go to a folder on the shared file system that you may write to, or name one with --state-dir")
     };
     if !state_dir.is_dir() {
+        let missing: Vec<&Path> = state_dir.ancestors().take_while(|dir| !dir.is_dir()).collect();
         fs::DirBuilder::new()
             .mode(0o700)
             .recursive(true)
             .create(state_dir)
             .map_err(|e| failed(state_dir, e))?;
+        for dir in missing {
+            log::sync_folder(dir.parent().unwrap_or(dir)).map_err(|e| failed(dir, e))?;
+        }
     }
     let ignore = state_dir.join(".gitignore");
     if !ignore.exists() {
@@ -493,7 +497,7 @@ async fn check_with_slurm(
     let dir = state_dir.join("sweeps").join(&file.name);
     let script = state_dir.join(format!(".tmp.{}.sbatch", log::nonce()));
     let text = script_text(&dir, file, &array)?;
-    state::write_for_now(&script, text.as_bytes()).map_err(|error| {
+    state::replace_whole(&script, text.as_bytes()).map_err(|error| {
         Failure::new(code::UNEXPECTED, format!("{}: {error}", script.display()))
     })?;
     let env: Vec<(OsString, OsString)> = std::env::vars_os()

@@ -6,8 +6,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Failure, code, view};
-use crate::drive::Driver;
 use crate::drive::state::{self, OpenSweep, RunsOn};
+use crate::drive::{Driver, Holder, Lock, Turn, look};
 use crate::log::slot::Slot;
 use crate::say::{err, out};
 use crate::view::{SweepView, Waits};
@@ -34,15 +34,18 @@ pub(super) async fn run(mut driver: Driver, quiet: bool) -> Result<u8, Failure> 
         }
     };
     let mut screen = Screen::new(&driver.sweep);
+    // Let go at the very end: until then this process may still have to end what it runs.
+    let mut lock = driver.lock();
+    let mut other = None;
     // The future ends at an await: an append or an sbatch under way is found again by the logs.
     let watched = tokio::select! {
-        result = watch(&mut driver, &mut screen) => Some(result),
+        result = watch(&mut driver, &mut screen, &mut lock, &mut other) => Some(result),
         () = leave() => None,
     };
     screen.finish();
     let Some(result) = watched else {
         tokio::select! {
-            () = left(&driver) => {}
+            () = left(&driver, other.as_ref()) => {}
             () = leave() => driver.kill().await,
         }
         give_back(&mut driver);
@@ -59,17 +62,33 @@ pub(super) async fn run(mut driver: Driver, quiet: bool) -> Result<u8, Failure> 
     Ok(ended(&driver.sweep, quiet))
 }
 
-async fn watch(driver: &mut Driver, screen: &mut Screen) -> Result<(), Failure> {
+/// Watches while it is this process's turn, and looks on while it is another's, who is then named in `other`.
+async fn watch(
+    driver: &mut Driver,
+    screen: &mut Screen,
+    lock: &mut Lock,
+    other: &mut Option<Holder>,
+) -> Result<(), Failure> {
     let mut quiet = 0;
     let mut waits = Waits::default();
     let began = std::time::Instant::now();
     loop {
-        let tick = driver.tick().await?;
-        for said in &tick.said {
-            screen.say(said);
+        let mut acted = false;
+        let seen;
+        let ours = follow_or_take(driver, screen, lock, other).await;
+        if ours {
+            let tick = driver.tick().await?;
+            acted = tick.acted;
+            for said in &tick.said {
+                screen.say(said);
+            }
+            seen = tick.rows.map(|rows| Waits::new(&rows));
+        } else {
+            driver.sweep.refresh().map_err(crate::drive::DriveError::from)?;
+            let look = look::recent(driver.sweep.state_dir(), driver.sweep.cluster());
+            seen = look.map(|look| look.waits(&driver.sweep));
         }
-        if let (Some(rows), RunsOn::Slurm(_)) = (&tick.rows, &driver.sweep.file.runs_on) {
-            let now = Waits::new(rows);
+        if let (Some(now), RunsOn::Slurm(_)) = (seen, &driver.sweep.file.runs_on) {
             if !now.like(&waits) && !now.reasons.is_empty() {
                 screen.say(&now.text());
             }
@@ -78,7 +97,7 @@ async fn watch(driver: &mut Driver, screen: &mut Screen) -> Result<(), Failure> 
         screen.show(&view(&driver.sweep));
         let sweep = &driver.sweep.log.state;
         let running = driver.sweep.slots().filter(|slot| slot.holder().is_some()).count();
-        if sweep.closed || (sweep.paused.is_some() && running == 0 && !tick.acted) {
+        if sweep.closed || (sweep.paused.is_some() && running == 0 && !acted) {
             return Ok(());
         }
         if screen.bar.is_none()
@@ -91,20 +110,53 @@ async fn watch(driver: &mut Driver, screen: &mut Screen) -> Result<(), Failure> 
             ));
             return Ok(());
         }
-        quiet = if tick.acted { 0 } else { quiet + 1 };
-        if !tick.acted {
+        quiet = if acted { 0 } else { quiet + 1 };
+        if !ours {
+            driver.rest(driver.pause_after(0).min(lock.beat())).await;
+        } else if !acted {
             driver.rest(driver.pause_after(quiet)).await;
         }
     }
 }
 
-async fn left(driver: &Driver) {
+/// Whether it is this process's turn; says so when that changes.
+async fn follow_or_take(
+    driver: &mut Driver,
+    screen: &Screen,
+    lock: &mut Lock,
+    other: &mut Option<Holder>,
+) -> bool {
+    match lock.take().await {
+        Turn::Ours => {
+            if let Some(other) = other.take() {
+                screen.say(&format!("{other} has gone: this one takes over"));
+                driver.take_over();
+            }
+            true
+        }
+        Turn::Theirs(holder) => {
+            if other.as_ref() != Some(&holder) {
+                screen.say(&format!(
+                    "{holder} watches this sweep already: this one shows how it goes, and takes over if that one ends"
+                ));
+            }
+            *other = Some(holder);
+            false
+        }
+    }
+}
+
+async fn left(driver: &Driver, other: Option<&Holder>) {
     let name = &driver.sweep.file.name;
-    match driver.sweep.file.runs_on {
-        RunsOn::Slurm(_) => err!(
-            "watching has ended, the jobs go on; `sweepctl watch {name}` comes back, `sweepctl cancel {name}` ends them"
-        ),
-        RunsOn::Local(_) => {
+    match (&driver.sweep.file.runs_on, other) {
+        (_, Some(other)) => {
+            err!("{other} goes on watching; `sweepctl watch {name}` comes back");
+            driver.let_go().await;
+        }
+        (RunsOn::Slurm(_), None) => {
+            err!("watching has ended, the jobs go on; `sweepctl watch {name}` comes back");
+        }
+        (RunsOn::Local(_), None) => {
             err!(
                 "ending what runs (Ctrl-C again kills it); `sweepctl watch {name}` goes on with the rest"
             );

@@ -385,7 +385,8 @@ fn life_of(pid: u32) -> Option<String> {
     Some(format!("{pid}-{start}"))
 }
 
-fn own_life() -> String {
+/// Of this process.
+pub(super) fn own_life() -> String {
     let pid = std::process::id();
     life_of(pid).unwrap_or_else(|| format!("{pid}-0"))
 }
@@ -395,6 +396,13 @@ fn lives(life: &str) -> bool {
     let Some(pid) = pid else { return false };
     let exists = Pid::from_raw(pid as i32).is_some_and(|pid| test_kill_process(pid).is_ok());
     exists && !is_zombie(pid) && life_of(pid).is_none_or(|now| now == life)
+}
+
+/// Whether a process of this machine has surely ended; one of another user's may not be asked.
+pub(super) fn is_over(life: &str) -> bool {
+    let pid = life.split('-').next().and_then(|pid| pid.parse::<i32>().ok()).unwrap_or_default();
+    let asked = Pid::from_raw(pid).map(test_kill_process);
+    asked != Some(Err(rustix::io::Errno::PERM)) && !lives(life)
 }
 
 /// Whether it has ended and was not waited for: some containers never do that.

@@ -3,6 +3,8 @@
 pub mod environment;
 mod journal;
 mod local;
+mod lock;
+pub mod look;
 pub mod state;
 
 use std::path::{Path, PathBuf};
@@ -17,6 +19,7 @@ use crate::say::err;
 use crate::scheduler::slurm::{Slurm, SlurmError};
 use crate::scheduler::{Limits, Row, SubmitRefusal, Submitted};
 use local::Local;
+pub use lock::{Holder, Lock, Turn};
 use state::{OpenSweep, RunsOn, StateError, SweepFile};
 
 /// How long the watcher tries to write to a file system that gives no clear answer.
@@ -85,6 +88,8 @@ pub struct Driver {
     not_before: u64,
     /// Whether the last queue look had all that is held and carried.
     ask_history: bool,
+    /// How long it was to the last look.
+    last_pause: std::cell::Cell<Duration>,
 }
 
 impl Driver {
@@ -122,7 +127,26 @@ impl Driver {
             fits: None,
             not_before: 0,
             ask_history: true,
+            last_pause: Default::default(),
         }
+    }
+
+    /// A hand on the lock of the sweep, for who is going to watch.
+    pub fn lock(&self) -> Lock {
+        let gone = Duration::from_secs(self.sweep.file.policy.spans.gone);
+        let local = matches!(self.cluster, Cluster::Local(_));
+        let beat = match local {
+            _ if are_short(gone) => Duration::from_secs(1),
+            true => Duration::from_secs(5),
+            false => Duration::from_secs(20),
+        };
+        Lock::new(&self.sweep.dir, beat, local)
+    }
+
+    /// Goes on where another watcher left off: what its looks did not see counts on.
+    pub fn take_over(&mut self) {
+        self.sightings = self.journal.last_sightings();
+        self.ask_history = true;
     }
 
     /// Looks, plans and acts once.
@@ -157,7 +181,7 @@ impl Driver {
         let uid = rustix::process::getuid().as_raw();
         match &self.cluster {
             Cluster::Local(local) => {
-                let queue = Some(local.queue(&self.jobs()));
+                let queue = Some(local.queue(&self.sweep.jobs()));
                 Snapshot { queue, history: None, accounting: false, uid }
             }
             // No array yet: nothing of ours can be there.
@@ -183,7 +207,19 @@ impl Driver {
                     let since = std::time::UNIX_EPOCH + Duration::from_secs(since);
                     history = slurm.history(&names, since).await.ok();
                 }
-                let queue = match slurm.queue().await {
+                let jobs = self.sweep.jobs();
+                let arrays = &self.sweep.log.state.arrays;
+                let rows = slurm.queue().await.and_then(|queue| {
+                    if let Some(rows) = queue.whole() {
+                        let every = self.last_pause.get();
+                        look::keep(self.sweep.state_dir(), self.sweep.cluster(), rows, every);
+                    }
+                    queue.rows_for(
+                        jobs.iter().map(|(_, job, ..)| job.as_str()),
+                        arrays.iter().map(|(_, array)| array.name.as_str()),
+                    )
+                });
+                let queue = match rows {
                     Ok(rows) => Some(rows),
                     Err(error) => {
                         err!("sweepctl: {error}; looking again later");
@@ -195,21 +231,8 @@ impl Driver {
         }
     }
 
-    /// Array number, job, name and size of each array that has a job.
-    fn jobs(&self) -> Vec<(u32, String, String, usize)> {
-        let arrays = self.sweep.log.state.arrays.iter();
-        arrays
-            .filter_map(|(number, array)| match self.sweep.fences().get(number) {
-                Some(Fence::Job(job)) => {
-                    Some((*number, job.clone(), array.name.clone(), array.tasks.len()))
-                }
-                _ => None,
-            })
-            .collect()
-    }
-
     fn own_rows(&self, snapshot: &Snapshot) -> Option<Vec<Row>> {
-        let jobs = self.jobs();
+        let jobs = self.sweep.jobs();
         snapshot.queue.as_ref().map(|rows| {
             let own = |row: &&Row| {
                 jobs.iter().any(|(_, job, name, _)| *job == row.job.as_str() && *name == row.name)
@@ -416,13 +439,15 @@ impl Driver {
         let dir = self.sweep.dir.join("arrays").join(number.to_string());
         let io =
             |source| DriveError::Io { what: format!("cannot write {}", dir.display()), source };
+        // The array's fence will be there too.
+        log::create_folder(&dir).map_err(io)?;
         for sub in ["logs", "beats"] {
             std::fs::create_dir_all(dir.join(sub)).map_err(io)?;
         }
         let script = dir.join("script.sbatch");
         let text = render_script(&self.sweep.dir, &self.sweep.file, number, array)?;
         // sbatch reads it now, and an array is never submitted twice.
-        state::write_for_now(&script, text.as_bytes()).map_err(io)?;
+        state::replace_whole(&script, text.as_bytes()).map_err(io)?;
         Ok(script)
     }
 
@@ -444,9 +469,14 @@ impl Driver {
 
     /// Seconds until the next look is worth its cost, by how fast things change.
     pub fn pause_after(&self, quiet_ticks: u32) -> Duration {
+        let pause = self.pause(quiet_ticks);
+        self.last_pause.set(pause);
+        pause
+    }
+
+    fn pause(&self, quiet_ticks: u32) -> Duration {
         let gone = Duration::from_secs(self.sweep.file.policy.spans.gone);
-        // Tests shorten the spans, and wait for several looks in each.
-        if cfg!(feature = "abort-hook") && gone < Duration::from_secs(5) {
+        if are_short(gone) {
             return gone;
         }
         match (&self.cluster, quiet_ticks) {
@@ -538,6 +568,11 @@ pub fn render_script(
     launch::render(&script_context(dir, file, number, array), file.template.as_deref())
 }
 
+/// Tests shorten the spans, and wait for several looks in each.
+fn are_short(span: Duration) -> bool {
+    cfg!(feature = "abort-hook") && span < Duration::from_secs(5)
+}
+
 /// What the script of an array is made of.
 fn script_context(
     dir: &Path,
@@ -554,7 +589,7 @@ fn script_context(
     };
     let output = output.join("arrays").join(number.to_string()).join("logs");
     let output = output.to_string_lossy().replace('%', "%%");
-    let state_dir = dir.parent().and_then(Path::parent).unwrap_or(dir);
+    let state_dir = state::state_dir_of(dir);
     ScriptContext {
         job_name: array.name.clone(),
         output: format!("{output}/%a.log"),

@@ -228,7 +228,7 @@ impl OpenSweep {
             let path = path.to_owned();
             move |source| StateError::Io { path, source }
         };
-        fs::create_dir_all(&sweeps).map_err(io(&sweeps))?;
+        log::create_folder(&sweeps).map_err(io(&sweeps))?;
         let wish = file.name.clone();
         let mut number = 1;
         // The folder's creation decides who has the name.
@@ -248,6 +248,10 @@ impl OpenSweep {
         }
         write_whole(&dir.join("sweep.json"), &serde_json::to_vec_pretty(&file).unwrap_or_default())
             .map_err(io(&dir))?;
+        // Before any log says something in there.
+        for folder in [&dir, &sweeps] {
+            log::sync_folder(folder).map_err(io(folder))?;
+        }
         Self::open(&dir)
     }
 
@@ -305,6 +309,32 @@ impl OpenSweep {
         &self.fences
     }
 
+    /// Array number, job, name and size of each array that has a job.
+    pub fn jobs(&self) -> Vec<(u32, String, String, usize)> {
+        let arrays = self.log.state.arrays.iter();
+        arrays
+            .filter_map(|(number, array)| match self.fences.get(number) {
+                Some(Fence::Job(job)) => {
+                    Some((*number, job.clone(), array.name.clone(), array.tasks.len()))
+                }
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The state folder that it is in.
+    pub fn state_dir(&self) -> &Path {
+        state_dir_of(&self.dir)
+    }
+
+    /// SLURM's cluster, if one was named.
+    pub fn cluster(&self) -> Option<&str> {
+        match &self.file.runs_on {
+            RunsOn::Slurm(cluster) => cluster.as_deref(),
+            RunsOn::Local(_) => None,
+        }
+    }
+
     /// Remembers a fence that was just made.
     pub fn note_fence(&mut self, array: u32, fence: Fence) {
         self.fences.insert(array, fence);
@@ -338,6 +368,11 @@ fn slot_entry(name: &str) -> Option<(u32, u32)> {
     Some((slot.parse().ok()?, number.parse().ok()?))
 }
 
+/// The state folder of the sweep in `sweep_dir`.
+pub fn state_dir_of(sweep_dir: &Path) -> &Path {
+    sweep_dir.parent().and_then(Path::parent).unwrap_or(sweep_dir)
+}
+
 /// Where a leg shows that it lives.
 pub fn beat_path(sweep_dir: &Path, array: u32, task: u32, leg: u32) -> PathBuf {
     sweep_dir.join("arrays").join(array.to_string()).join("beats").join(format!("{task}.{leg}"))
@@ -367,24 +402,28 @@ pub fn sweep_id(sweep_nonce: &str) -> String {
 
 /// Writes a file whole or not at all, readable by its owner only; it outlasts a crash of the machine.
 pub fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
-    write(path, content, true)
+    write_and_rename(path, content, true)
 }
 
-/// The same for what is read at once and by nobody after a crash: costs no fsync.
-pub fn write_for_now(path: &Path, content: &[u8]) -> io::Result<()> {
-    write(path, content, false)
+/// As [`write_whole`] where readers are concerned; in a crash it may be gone or empty.
+pub fn replace_whole(path: &Path, content: &[u8]) -> io::Result<()> {
+    write_and_rename(path, content, false)
 }
 
-fn write(path: &Path, content: &[u8], sync: bool) -> io::Result<()> {
+fn write_and_rename(path: &Path, content: &[u8], sync: bool) -> io::Result<()> {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;
     let tmp = path.with_file_name(format!(".tmp.{}", log::nonce()));
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&tmp)?;
-    file.write_all(content)?;
-    if sync {
-        file.sync_all()?;
+    let written = file.write_all(content).and_then(|()| match sync {
+        true => file.sync_all(),
+        false => Ok(()),
+    });
+    let done = written.and_then(|()| fs::rename(&tmp, path));
+    if done.is_err() {
+        let _ = fs::remove_file(&tmp);
     }
-    fs::rename(&tmp, path)
+    done
 }
 
 #[cfg(test)]

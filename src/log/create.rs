@@ -81,7 +81,7 @@ fn attempt(path: &Path, content: &[u8], data: &Path) -> io::Result<Option<Vec<u8
         if error.kind() != io::ErrorKind::NotFound {
             return Err(error);
         }
-        fs::create_dir_all(folder)?;
+        create_folder(folder)?;
         write_synced(&tmp.0, content)?;
     }
     let mut made = fs::hard_link(&tmp.0, path);
@@ -123,12 +123,34 @@ fn link_symbolically(tmp: &Path, content: &[u8], data: &Path, path: &Path) -> io
     })
 }
 
+/// Makes a folder, and those above it that are missing, as durable as what will be put there: a log whose
+/// folder vanishes in a crash is gone with it.
+pub fn create_folder(folder: &Path) -> io::Result<()> {
+    match fs::create_dir(folder) {
+        Ok(()) => {}
+        // Somebody else may have made it a moment ago, and not have come to the fsync.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            create_folder(folder.parent().ok_or(error)?)?;
+            match fs::create_dir(folder) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+        }
+        Err(error) => return Err(error),
+    }
+    let above = folder.parent().filter(|above| !above.as_os_str().is_empty());
+    sync_folder(above.unwrap_or(Path::new(".")))
+}
+
 /// Makes a folder's names durable.
 ///
 /// Some file systems have no fsync for folders (EINVAL, ENOTSUP, ENOSYS): nobody can do more there, and
 /// that must not keep the call from its answer. Any other error does, as the name may vanish in a crash.
-fn sync_folder(folder: &Path) -> io::Result<()> {
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
     use rustix::io::Errno;
+    #[cfg(test)]
+    tests::SYNCED.with_borrow_mut(|synced| synced.push(folder.to_owned()));
     let Err(error) = File::open(folder)?.sync_all() else { return Ok(()) };
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::INVAL | Errno::NOTSUP | Errno::NOSYS) => Ok(()),
@@ -195,6 +217,27 @@ pub fn probe(folder: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    thread_local! {
+        /// The folders that this thread has made durable, in turn.
+        pub(super) static SYNCED: std::cell::RefCell<Vec<PathBuf>> = const { std::cell::RefCell::new(Vec::new()) };
+    }
+
+    #[test]
+    fn a_new_folder_is_as_durable_as_what_is_in_it_and_an_old_one_costs_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let synced = |file: &str| {
+            SYNCED.take();
+            let path = folder.path().join(file);
+            assert!(matches!(create_once(&path, file.as_bytes(), Duration::ZERO), Created::Mine));
+            let synced = SYNCED.take();
+            let inside = |path: &PathBuf| path.strip_prefix(&folder).unwrap().to_owned();
+            synced.iter().map(inside).collect::<Vec<_>>()
+        };
+        let paths = |all: &[&str]| all.iter().map(PathBuf::from).collect::<Vec<_>>();
+        assert_eq!(synced("a/b/0"), paths(&["", "a", "a/b"]));
+        assert_eq!(synced("a/b/1"), paths(&["a/b"]));
+    }
 
     /// Folders on the file systems at hand: the temporary folder's and, where it exists, a tmpfs.
     fn folders() -> Vec<tempfile::TempDir> {

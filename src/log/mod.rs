@@ -12,7 +12,7 @@ pub mod sweep;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-pub use create::{Created, create_once, probe, read_once};
+pub use create::{Created, create_folder, create_once, probe, read_once, sync_folder};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 

@@ -40,6 +40,30 @@ pub struct SweepView {
     pub best: Option<Best>,
     /// One for each slot that has been started.
     pub runs: Vec<RunView>,
+    /// What SLURM says of the tasks that wait; none if it was not asked.
+    pub queue: Option<QueueView>,
+}
+
+/// What SLURM says of a sweep's tasks that wait.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct QueueView {
+    /// Whether it answered.
+    pub answered: bool,
+    /// How old the answer is.
+    pub age_seconds: u64,
+    /// Why tasks wait, most of them first.
+    pub waits: Vec<Wait>,
+}
+
+/// Tasks that wait for the same reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Wait {
+    /// In SLURM's word.
+    pub reason: String,
+    /// How many tasks.
+    pub tasks: usize,
+    /// Whether they will not start by themselves.
+    pub hopeless: bool,
 }
 
 /// The best run.
@@ -129,6 +153,7 @@ impl SweepView {
             given_up: 0,
             best: None,
             runs: Vec::new(),
+            queue: None,
         };
         for (number, slot) in slots.enumerate() {
             view.count(facts, number as u32, slot);
@@ -242,6 +267,9 @@ impl SweepView {
             let _ = write!(text, ": {why}");
         }
         let _ = write!(text, "\n  folder {}", self.path);
+        if let Some(queue) = self.queue.as_ref().filter(|queue| !queue.waits.is_empty()) {
+            let _ = write!(text, "\n  queue  {}", queue.text());
+        }
         if let Some(best) = &self.best {
             let _ = write!(text, "\n{}", best.text());
         }
@@ -279,8 +307,20 @@ impl Best {
 /// Why tasks wait, in SLURM's words, most of them first; and whether some will never start by themselves.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Waits {
-    /// Reason and number of tasks.
-    pub reasons: Vec<(String, usize)>,
+    /// One for each reason.
+    pub reasons: Vec<Wait>,
+}
+
+impl QueueView {
+    /// One line.
+    pub fn text(&self) -> String {
+        let waits = Waits { reasons: self.waits.clone() }.text();
+        // A look of this moment needs no date.
+        match self.age_seconds {
+            0..5 => waits,
+            age => format!("{waits}, as of {age} s ago"),
+        }
+    }
 }
 
 /// Reasons that do not pass by themselves (seen with slurm-wlm 22.05.8; squeue(1), "JOB REASON CODES").
@@ -298,15 +338,24 @@ const HOPELESS: [&str; 8] = [
 impl Waits {
     /// Adds up the rows of the queue.
     pub fn new(rows: &[crate::scheduler::Row]) -> Self {
-        let mut reasons: Vec<(String, usize)> = Vec::new();
+        let pending = rows.iter().filter(|row| row.state.is_pending());
+        Self::of(pending.map(|row| (row.reason.as_str(), row.tasks.len())))
+    }
+
+    /// Adds up reasons and numbers of tasks.
+    pub fn of<'a>(pending: impl Iterator<Item = (&'a str, usize)>) -> Self {
+        let mut reasons: Vec<Wait> = Vec::new();
         // `None` is what SLURM says before it has looked at the task.
-        for row in rows.iter().filter(|row| row.state.is_pending() && row.reason != "None") {
-            match reasons.iter_mut().find(|(reason, _)| *reason == row.reason) {
-                Some((_, count)) => *count += row.tasks.len(),
-                None => reasons.push((row.reason.clone(), row.tasks.len())),
+        for (reason, tasks) in pending.filter(|(reason, _)| *reason != "None") {
+            match reasons.iter_mut().find(|wait| wait.reason == reason) {
+                Some(wait) => wait.tasks += tasks,
+                None => {
+                    let hopeless = HOPELESS.iter().any(|word| reason.contains(word));
+                    reasons.push(Wait { reason: reason.to_owned(), tasks, hopeless });
+                }
             }
         }
-        reasons.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        reasons.sort_by(|a, b| b.tasks.cmp(&a.tasks).then_with(|| a.reason.cmp(&b.reason)));
         Self { reasons }
     }
 
@@ -314,7 +363,7 @@ impl Waits {
     pub fn like(&self, other: &Self) -> bool {
         let words = |waits: &Self| {
             let mut words: Vec<String> =
-                waits.reasons.iter().map(|(word, _)| word.clone()).collect();
+                waits.reasons.iter().map(|wait| wait.reason.clone()).collect();
             words.sort();
             words
         };
@@ -323,10 +372,13 @@ impl Waits {
 
     /// One line.
     pub fn text(&self) -> String {
-        let part = |(reason, count): &(String, usize)| {
-            let never = HOPELESS.iter().any(|word| reason.contains(word));
-            let verdict = if never { ", will not start by themselves" } else { "" };
-            format!("{count} pending ({reason}{verdict})")
+        let part = |wait: &Wait| {
+            let verdict = match (wait.hopeless, wait.tasks) {
+                (false, _) => "",
+                (true, 1) => ", will not start by itself",
+                (true, _) => ", will not start by themselves",
+            };
+            format!("{} pending ({}{verdict})", wait.tasks, wait.reason)
         };
         self.reasons.iter().map(part).collect::<Vec<_>>().join(", ")
     }
@@ -375,7 +427,7 @@ mod tests {
         assert_eq!(
             waits.text(),
             "5 pending (QOSMaxJobsPerUserLimit), 3 pending (Priority), \
-             1 pending (PartitionTimeLimit, will not start by themselves)"
+             1 pending (PartitionTimeLimit, will not start by itself)"
         );
     }
 
@@ -400,7 +452,22 @@ mod tests {
                 config: Config::default(),
             }),
             runs: Vec::new(),
+            queue: None,
         }
+    }
+
+    #[test]
+    fn the_text_names_what_waits_and_how_old_that_is() {
+        let waits = Waits::of([("JobHeldAdmin", 3), ("None", 9)].into_iter()).reasons;
+        let mut view = view();
+        view.queue = Some(QueueView { answered: true, age_seconds: 0, waits });
+        let line = "  queue  3 pending (JobHeldAdmin, will not start by themselves)";
+        assert_eq!(view.text().lines().find(|text| text.contains("queue")), Some(line));
+        view.queue.as_mut().unwrap().age_seconds = 40;
+        let line = format!("{line}, as of 40 s ago");
+        assert_eq!(view.text().lines().find(|text| text.contains("queue")), Some(&*line));
+        view.queue = Some(QueueView::default());
+        assert!(!view.text().contains("queue"));
     }
 
     #[test]

@@ -203,8 +203,8 @@ impl Slurm {
     /// Looks at all jobs of the calling user that slurmctld remembers, in one squeue.
     ///
     /// # Errors
-    /// If slurmctld does not answer, or a single row is unreadable: a failed look is no empty queue.
-    pub async fn queue(&self) -> Result<Vec<Row>, SlurmError> {
+    /// If slurmctld does not answer, or not in rows: a failed look is no empty queue.
+    pub async fn queue(&self) -> Result<squeue::Queue, SlurmError> {
         let args = [
             "--noheader".to_owned(),
             "--states=all".to_owned(),
@@ -260,7 +260,7 @@ impl Slurm {
     pub async fn cancel(&self, targets: &[String], pending_only: bool) -> Result<(), SlurmError> {
         let (jobs, mut tasks) = parse_targets(targets)?;
         if pending_only && !tasks.is_empty() {
-            tasks = only_pending(&tasks, &self.queue().await?);
+            tasks = only_pending(&tasks, &self.queue().await?.rows);
         }
         let jobs: Vec<JobId> = jobs.into_iter().collect();
         let tasks: Vec<(JobId, Vec<u32>)> =
@@ -487,7 +487,7 @@ mod tests {
             "4|2,5%1|PENDING|N/A|0||JobArrayTaskLimit|run\u{1e}\n\
              4|0|RUNNING|1796022692|0|n1|None|run\u{1e}\n",
         );
-        let pending = only_pending(&tasks, &queue.unwrap());
+        let pending = only_pending(&tasks, &queue.unwrap().rows);
         assert_eq!(pending.len(), 1);
         assert_eq!(pending[&JobId::parse("4").unwrap()], BTreeSet::from([2]));
     }

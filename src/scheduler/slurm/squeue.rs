@@ -12,24 +12,81 @@ use super::{JobId, Row, SlurmError, State, expand_tasks, seconds};
 pub const FORMAT: &str = "--Format=ArrayJobID:|,ArrayTaskID:|,State:|,StartTime:|,RestartCnt:|,\
                           NodeList:|,Reason:|,Name:\u{1e}";
 
+/// An answer of squeue.
+#[derive(Clone, Debug, Default)]
+pub struct Queue {
+    /// The rows that are readable.
+    pub rows: Vec<Row>,
+    unreadable: Vec<Stranger>,
+}
+
+/// A row that is not readable, but for whose it is.
+#[derive(Clone, Debug)]
+struct Stranger {
+    job: JobId,
+    name: String,
+    text: String,
+}
+
+impl Queue {
+    /// The rows, if all of them are readable.
+    #[must_use]
+    pub fn whole(&self) -> Option<&[Row]> {
+        self.unreadable.is_empty().then_some(&self.rows)
+    }
+
+    /// The rows, if none that is not readable could be of these jobs or have one of these names.
+    ///
+    /// Such a row fails the whole look: dropping it would read as "that task is gone".
+    ///
+    /// # Errors
+    /// `SlurmError::Unreadable`, with the row.
+    pub fn rows_for<'a>(
+        self,
+        jobs: impl Iterator<Item = &'a str> + Clone,
+        names: impl Iterator<Item = &'a str> + Clone,
+    ) -> Result<Vec<Row>, SlurmError> {
+        let ours = |row: &Stranger| {
+            jobs.clone().any(|job| job == row.job.as_str())
+                || names.clone().any(|name| name == row.name || row.text.contains(name))
+        };
+        match self.unreadable.iter().find(|row| ours(row)) {
+            Some(row) => Err(unreadable(&row.text)),
+            None => Ok(self.rows),
+        }
+    }
+}
+
+fn unreadable(row: &str) -> SlurmError {
+    SlurmError::Unreadable { program: "squeue", row: row.trim().to_owned() }
+}
+
 /// Parses `squeue --noheader` in [`FORMAT`]; times are in seconds since the epoch.
 ///
-/// One unreadable row fails the whole look: dropping it would read as "that task is gone".
+/// A row that does not even say whose it is, or an answer that was cut, fails the whole look.
 ///
 /// # Errors
 /// `SlurmError::Unreadable`, with the row.
-pub fn parse(stdout: &str) -> Result<Vec<Row>, SlurmError> {
-    let unreadable =
-        |row: &str| SlurmError::Unreadable { program: "squeue", row: row.trim().to_owned() };
-    let mut rows = Vec::new();
+pub fn parse(stdout: &str) -> Result<Queue, SlurmError> {
+    let mut queue = Queue::default();
     let mut rest = stdout;
     while let Some((row, after)) = rest.split_once('\u{1e}') {
-        rows.push(parse_row(row).ok_or_else(|| unreadable(row))?);
+        match parse_row(row) {
+            Some(row) => queue.rows.push(row),
+            None => queue.unreadable.push(stranger(row).ok_or_else(|| unreadable(row))?),
+        }
         // Each row ends in the mark and a newline.
         rest = after.strip_prefix('\n').ok_or_else(|| unreadable(after))?;
     }
     // A row without its mark is an answer that was cut.
-    if rest.trim().is_empty() { Ok(rows) } else { Err(unreadable(rest)) }
+    if rest.trim().is_empty() { Ok(queue) } else { Err(unreadable(rest)) }
+}
+
+fn stranger(row: &str) -> Option<Stranger> {
+    let fields: Vec<&str> = row.splitn(8, '|').collect();
+    let [job, .., name] = fields.as_slice() else { return None };
+    let name = Some(*name).filter(|name| fields.len() == 8 && !name.is_empty())?;
+    Some(Stranger { job: JobId::parse(job)?, name: name.to_owned(), text: row.to_owned() })
 }
 
 fn parse_row(row: &str) -> Option<Row> {
@@ -68,14 +125,14 @@ mod tests {
         4|0|RUNNING|1796022692|0|n1|None|run\u{1e}\n";
 
     fn row(job: &str, task: Option<u32>) -> Row {
-        let rows = parse(CAPTURED).unwrap();
+        let rows = parse(CAPTURED).unwrap().rows;
         let same = |row: &&Row| row.job.as_str() == job && row.tasks.first().copied() == task;
         rows.iter().find(same).unwrap().clone()
     }
 
     #[test]
     fn every_captured_row_is_read() {
-        assert_eq!(parse(CAPTURED).unwrap().len(), 12);
+        assert_eq!(parse(CAPTURED).unwrap().rows.len(), 12);
     }
 
     #[test]
@@ -109,7 +166,8 @@ mod tests {
     #[test]
     fn a_requeued_task_may_share_a_row_with_those_that_never_started() {
         // From slurm-wlm 22.05.8: `-r` shows one restart of task 0, and the throttle is 2.
-        let row = parse("67|0,3-5|PENDING|N/A|0||JobArrayTaskLimit|a\u{1e}\n").unwrap().remove(0);
+        let row =
+            parse("67|0,3-5|PENDING|N/A|0||JobArrayTaskLimit|a\u{1e}\n").unwrap().rows.remove(0);
         assert_eq!((row.tasks, row.restarts, row.throttle), (vec![0, 3, 4, 5], 0, None));
     }
 
@@ -122,7 +180,7 @@ mod tests {
     fn the_cancelled_rest_of_an_array_may_name_no_tasks() {
         // From slurm-wlm 22.05.8, after `scancel --state=PENDING 34` with tasks 1 to 9 waiting.
         let rest = "34|N/A|CANCELLED|1796022869|0||JobArrayTaskLimit|pend\u{1e}\n";
-        let rest = parse(rest).unwrap().remove(0);
+        let rest = parse(rest).unwrap().rows.remove(0);
         assert!(rest.tasks.is_empty() && !rest.state.is_alive());
     }
 
@@ -133,12 +191,12 @@ mod tests {
     }
 
     #[test]
-    fn one_unreadable_row_fails_the_whole_look() {
+    fn a_row_that_does_not_say_whose_it_is_fails_the_whole_look() {
         for bad in [
-            "4|1,3,...|PENDING|N/A|0||None|cut\u{1e}\n", // SLURM_BITSTR_LEN was not honoured
             "4|1|RUNNING|1796022692|0|n1|None|no end",
             "slurm_load_jobs error: something\n",
             "|||||||\u{1e}\n", // as 22.05.8 prints every field that it does not know
+            "4||||||None|\u{1e}\n",
             "4|1|RUNNING|1796022692|0|n1|None|a\u{1e}b\u{1e}\n",
         ] {
             let text = format!("{CAPTURED}{bad}");
@@ -147,7 +205,21 @@ mod tests {
     }
 
     #[test]
+    fn an_unreadable_row_fails_the_look_of_those_only_whose_it_could_be() {
+        // SLURM_BITSTR_LEN was not honoured.
+        let text = [CAPTURED, "4|1,3,...|PENDING|N/A|0||None|run-token\u{1e}\n"].concat();
+        let look = |job: &'static str, name: &'static str| {
+            parse(&text).unwrap().rows_for([job].into_iter(), [name].into_iter())
+        };
+        assert_eq!(look("3", "another").unwrap().len(), 12);
+        for (job, name) in [("4", "another"), ("3", "run-token"), ("3", "token")] {
+            let look = look(job, name);
+            assert!(matches!(look, Err(SlurmError::Unreadable { .. })), "{job} {name}");
+        }
+    }
+
+    #[test]
     fn an_empty_queue_is_an_answer() {
-        assert!(parse("").unwrap().is_empty());
+        assert!(parse("").unwrap().rows.is_empty());
     }
 }
