@@ -8,16 +8,17 @@ use std::path::Path;
 /// Whether a variable of the submitting shell is kept for the jobs.
 ///
 /// Not SLURM's own (they would bend a later sbatch or srun; SLURM_CONF says which cluster), and nothing that
-/// looks like a secret: the environment is stored in a file.
+/// looks like a secret: the environment is stored in a file. Of our own, only a test's hook is for jobs.
 pub fn is_kept(name: &str) -> bool {
-    let ours = name.starts_with("SWEEPCTL_") && name != "SWEEPCTL_ABORT_AT";
+    let hook = cfg!(feature = "abort-hook") && name == crate::abort::TASK_VARIABLE;
+    let ours = name.starts_with("SWEEPCTL_") && !hook;
     let slurm = (name.starts_with("SLURM_") && name != "SLURM_CONF")
         || name.starts_with("SBATCH_")
         || name.starts_with("SQUEUE_")
         || name.starts_with("SACCT_");
     let upper = name.to_ascii_uppercase();
     let secret = ["KEY", "TOKEN", "SECRET", "PASSW"].iter().any(|word| upper.contains(word));
-    !slurm && !secret && !ours && name != "SWEEPCTL_ABORT_AT"
+    !slurm && !secret && !ours
 }
 
 /// Writes this process's environment for the sweep's jobs.
@@ -62,5 +63,12 @@ mod tests {
         for name in ["PATH", "SLURM_CONF", "VIRTUAL_ENV", "CONDA_PREFIX"] {
             assert!(is_kept(name), "{name}");
         }
+    }
+
+    #[test]
+    fn a_tests_hook_reaches_jobs_where_it_is_built_in_and_a_watchers_hook_never() {
+        assert_eq!(is_kept("SWEEPCTL_ABORT_TASK"), cfg!(feature = "abort-hook"));
+        assert!(!is_kept("SWEEPCTL_ABORT_AT"));
+        assert!(!is_kept("SWEEPCTL_SPANS"));
     }
 }
