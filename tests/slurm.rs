@@ -141,6 +141,18 @@ impl Bench {
         assert_eq!(self.queue(&[]), "");
     }
 
+    /// The logs hold one result that counts for each slot.
+    fn assert_each_slot_counts_once(&self, folder: &str, slots: u32) {
+        let logs = self.project.path(folder).join(".sweepctl/sweeps/sweep/slots/000");
+        for slot in 0..slots {
+            let entries =
+                (0..).map(|number| fs::read_to_string(logs.join(format!("{slot}.{number}"))));
+            let entries: Vec<String> = entries.map_while(Result::ok).collect();
+            let counting = entries.iter().filter(|entry| entry.contains("\"counts\":true")).count();
+            assert_eq!(counting, 1, "{folder}, slot {slot}: {entries:#?}");
+        }
+    }
+
     fn assert_never_more_than(&self, limit: i32) {
         let seen = self.project.read("seen");
         let (mut now, mut most) = (0, 0);
@@ -372,6 +384,82 @@ fn killed_wrapper(settings: &[(&str, &str)]) {
     submit.end().assert(0);
     bench.assert_exact(4);
     assert_eq!(bench.seen("start").len(), 5);
+}
+
+/// Sweeps side by side; in each, the wrapper of slot 0's first start is killed after another of its steps.
+fn wrapper_killed_after_each_step(options: &str, requeue: &str) {
+    let Some(bench) = Bench::start(&[]) else { return };
+    // The other runs wait for slot 0's: so its wrapper has the most steps there can be.
+    let work =
+        "case \"$*\" in *x=0*) ;; *) until grep -q 'end.*x=0' seen; do sleep 0.1; done ;; esac";
+    let submits: Vec<(String, Running)> = (1..=8)
+        .map(|step| {
+            let folder = format!("k{step}");
+            bench.grid_in(&folder, 4, work);
+            let mut submit = bench.command_in(&folder, &format!("submit sweep.yaml {options}"));
+            submit.env("SWEEPCTL_ABORT_TASK", format!("0 {step} {requeue}"));
+            let submit = Running::start(submit, &format!("submit, a wrapper killed at {step}"));
+            (folder, submit)
+        })
+        .collect();
+    let mut killed = Vec::new();
+    for (folder, submit) in submits {
+        submit.end().assert(0);
+        bench.assert_each_slot_counts_once(&folder, 4);
+        let log =
+            bench.project.read(format!("{folder}/.sweepctl/sweeps/sweep/arrays/0/logs/0.log"));
+        killed.push(log.contains("killed by a test"));
+        let mut ends = bench.seen_in(&folder, "end");
+        let first = ends.iter().filter(|end| end.contains("x=0")).count();
+        let after_its_end = killed.last() == Some(&true) && log.contains("run ");
+        assert!(first == 1 || (first == 2 && after_its_end), "{folder}: {ends:?}");
+        ends.sort();
+        ends.dedup();
+        assert_eq!(ends.len(), 4, "{folder}: {ends:?}");
+    }
+    assert_eq!(bench.queue(&[]), "");
+    let kills = killed.iter().filter(|killed| **killed).count();
+    assert!((4..killed.len()).contains(&kills), "{killed:?}");
+    assert!(killed[..kills].iter().all(|killed| *killed), "a step was passed over: {killed:?}");
+}
+
+#[test]
+fn a_wrapper_killed_after_any_step_costs_no_run() {
+    wrapper_killed_after_each_step("--no-requeue", "");
+}
+
+#[test]
+fn a_wrapper_killed_after_any_step_and_requeued_costs_no_run() {
+    wrapper_killed_after_each_step("", "requeue");
+}
+
+#[test]
+fn a_slot_whose_wrapper_is_killed_at_every_attempt_is_given_up_and_named() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    let submits: Vec<(String, Running)> = (1..=3)
+        .map(|step| {
+            let folder = format!("k{step}");
+            bench.grid_in(&folder, 4, ":");
+            let mut submit = bench.command_in(&folder, "submit sweep.yaml --warmup 0");
+            submit.env("SWEEPCTL_ABORT_TASK", format!("0 {step} every"));
+            (folder, Running::start(submit, &format!("submit, wrappers killed at {step}")))
+        })
+        .collect();
+    for (folder, submit) in submits {
+        let ran = submit.end();
+        let ends = bench.seen_in(&folder, "end");
+        if ran.code == Some(0) {
+            // Its record was written before it died.
+            assert_eq!((&*folder, ends.len()), ("k3", 4));
+            continue;
+        }
+        let ran = ran.assert(6);
+        assert!(ran.stdout.contains("3 of 4 runs finished, 1 given up"), "{}", ran.stdout);
+        let status = Running::start(bench.command_in(&folder, "status"), "status").end();
+        assert!(status.stdout.contains("slot 0 given-up"), "{}", status.stdout);
+        let others = ends.iter().filter(|end| !end.contains("x=0")).count();
+        assert_eq!((others, bench.queue(&[]).as_str()), (3, ""), "{ends:?}");
+    }
 }
 
 #[test]

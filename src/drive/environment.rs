@@ -29,8 +29,11 @@ pub fn left_out() -> Vec<String> {
     names
 }
 
-/// Whether it tells SLURM's programs, or this one, what to do.
+/// Whether it tells SLURM's programs, or this one, what to do; a test's hook is for jobs.
 fn is_of_programs(name: &str) -> bool {
+    if cfg!(feature = "abort-hook") && name == crate::abort::TASK_VARIABLE {
+        return false;
+    }
     (name.starts_with("SLURM_") && name != "SLURM_CONF")
         || ["SBATCH_", "SQUEUE_", "SACCT_", "SWEEPCTL_"].iter().any(|start| name.starts_with(start))
 }
@@ -97,5 +100,12 @@ mod tests {
         {
             assert!(is_kept(name), "{name}");
         }
+    }
+
+    #[test]
+    fn a_tests_hook_reaches_jobs_where_it_is_built_in_and_a_watchers_hook_never() {
+        assert_eq!(is_kept("SWEEPCTL_ABORT_TASK"), cfg!(feature = "abort-hook"));
+        assert!(!is_kept("SWEEPCTL_ABORT_AT"));
+        assert!(!is_kept("SWEEPCTL_SPANS"));
     }
 }

@@ -107,6 +107,9 @@ pub async fn run(dir: &Path, me: Me) -> Result<u8, TaskError> {
     let array = sweep.log.state.array(me.array);
     let pairs = array.and_then(|array| array.tasks.get(me.task as usize)).cloned();
     let pairs = pairs.ok_or(TaskError::NoTask { array: me.array, task: me.task })?;
+    if let Some(first) = pairs.first() {
+        crate::abort::in_task(&me.job, me.task, me.leg, (first.0, first.1));
+    }
     say(&format!("job {}_{}, leg {}, on {}", me.job, me.task, me.leg, log::host()));
     let fence = log::set_fence(dir, me.array, Fence::Job(me.job.clone()), PATIENCE)?;
     if fence != Fence::Job(me.job.clone()) {
@@ -391,7 +394,9 @@ impl Task {
         }
         let argv: Vec<OsString> = argv.into_iter().map(OsString::from).collect();
         let mut env: Vec<(OsString, OsString)> = std::env::vars_os()
-            .filter(|(name, _)| name != "WANDB_SERVICE" && name != "SWEEPCTL_ABORT_AT")
+            .filter(|(name, _)| {
+                name != "WANDB_SERVICE" && !name.to_string_lossy().starts_with("SWEEPCTL_ABORT_")
+            })
             .collect();
         let mut set = |name: &str, value: OsString| {
             env.retain(|(known, _)| known != name);
@@ -595,6 +600,7 @@ fn scontrol(args: &[&str]) {
     if let Ok(mut child) = call {
         let _ = child.wait();
     }
+    crate::abort::step();
 }
 
 fn read_slot(dir: &Path, slot: u32) -> Option<Slot> {

@@ -5,6 +5,7 @@
 
 mod cases;
 mod counterexamples;
+mod killed;
 mod watcher;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -85,8 +86,12 @@ enum Stage {
     Trial,
     Run,
     Program,
+    /// The program cannot be started.
+    NoProgram,
     /// The program ended by itself, with this code and after a long life or not; nothing is written yet.
     Over(i32, bool),
+    /// A start has come to nothing early: were that all? Then on with the next pair, or out.
+    Trip(i32, bool),
     Exited(i32),
 }
 
@@ -366,6 +371,14 @@ impl Sim {
         }
     }
 
+    /// A single pending task that is cancelled leaves no row anywhere.
+    fn cancel_without_trace(&mut self, job: usize, task: u32) {
+        let task = &mut self.jobs[job].tasks[task as usize];
+        if task.place == Place::Pending {
+            task.place = Place::Ended(State::Cancelled { by: None }, 0);
+        }
+    }
+
     fn scancel(&mut self, targets: &[String], pending_only: bool) {
         for target in targets {
             let (id, task) = target.split_once('_').unwrap_or((target, ""));
@@ -446,7 +459,25 @@ impl Sim {
                     self.warm(&process, pair.0);
                 }
             }
-            (Stage::Over(code, lived), Some(pair)) => self.record(&mut process, pair, code, lived),
+            (Stage::NoProgram, Some(pair)) => {
+                let early = !self.sweep.state.warm;
+                self.release(&process, pair.0, early);
+                process.stage = Stage::Trip(1, true);
+            }
+            (Stage::Over(code, lived), Some(pair)) => {
+                if code == 0 && self.is_cold() {
+                    self.warm(&process, pair.0);
+                } else {
+                    self.record(&mut process, pair, code, lived);
+                }
+            }
+            (Stage::Trip(code, out), Some(_)) => {
+                self.trip(&process.job);
+                self.next_pair(&mut process, code);
+                if out {
+                    process.stage = Stage::Exited(code);
+                }
+            }
             (Stage::Exited(code), _) => {
                 self.processes.remove(index);
                 let job = self.jobs.iter().position(|job| job.id == process.job && !job.wiped);
@@ -505,11 +536,9 @@ impl Sim {
         let sweep = &self.sweep.state;
         let mine = sweep.trials.iter().any(|trial| trial.claim == process.claim);
         if sweep.stopped() || process.signalled {
-            let slot = self.slot(pair.0);
-            if slot.held_by(&process.claim) && slot.holder().is_some_and(|h| !h.running) {
-                let why = "stopped before its run".to_owned();
-                self.append(pair.0, slot::Entry::Release { why, early: true });
-            }
+            // A signal is the machine's doing, and no matter of the breaker.
+            let early = !process.signalled;
+            self.release(process, pair.0, early);
             process.stage = Stage::Exited(0);
         } else if sweep.warm || self.policy.warmup == 0 || mine {
             process.stage = Stage::Run;
@@ -520,6 +549,31 @@ impl Sim {
                 self.append_sweep(sweep::Entry::Trial { pair, claim });
             } else if live == 0 {
                 self.pause();
+            }
+        }
+    }
+
+    fn release(&mut self, process: &Process, slot: u32, early: bool) {
+        let it = self.slot(slot);
+        if it.held_by(&process.claim) && it.holder().is_some_and(|holder| !holder.running) {
+            let why = "stopped before its run".to_owned();
+            self.append(slot, slot::Entry::Release { why, early });
+        }
+    }
+
+    fn is_cold(&self) -> bool {
+        !self.sweep.state.warm && self.policy.warmup > 0
+    }
+
+    /// Stops the sweep if the first starts are all spent.
+    fn trip(&mut self, job: &str) {
+        if self.is_cold() && !self.sweep.state.stopped() {
+            let (spent, live) = self.trials();
+            if live == 0 && spent >= self.policy.warmup.min(self.budget) {
+                self.pause();
+                if let Some(job) = self.job(job) {
+                    job.held = true;
+                }
             }
         }
     }
@@ -539,15 +593,11 @@ impl Sim {
     }
 
     fn record(&mut self, process: &mut Process, pair: Pair, code: i32, lived: bool) {
-        let cold = !self.sweep.state.warm && self.policy.warmup > 0;
         let outcome = match code {
             0 => Outcome::Finished,
-            _ if cold && !lived => Outcome::FailedFast,
+            _ if self.is_cold() && !lived => Outcome::FailedFast,
             _ => Outcome::Failed,
         };
-        if outcome == Outcome::Finished && cold {
-            self.warm(process, pair.0);
-        }
         let id = self.fresh("result");
         let record = Record {
             counts: outcome != Outcome::FailedFast,
@@ -563,16 +613,11 @@ impl Sim {
         let entry = self.slot(pair.0).end_entry(&process.claim, record);
         self.append(pair.0, entry);
         self.written.push((pair.0, id, process.claim.clone()));
-        if outcome == Outcome::FailedFast && !self.sweep.state.stopped() {
-            let (spent, live) = self.trials();
-            if live == 0 && spent >= self.policy.warmup.min(self.budget) {
-                self.pause();
-                if let Some(job) = self.job(&process.job.clone()) {
-                    job.held = true;
-                }
-            }
+        if outcome == Outcome::FailedFast {
+            process.stage = Stage::Trip(code, false);
+        } else {
+            self.next_pair(process, code);
         }
-        self.next_pair(process, code);
     }
 
     // ---- what must hold after every event ----

@@ -186,7 +186,11 @@ impl SweepView {
                 outcome_word(ended.outcome)
             }
         };
-        let Some(last) = &slot.last else { return };
+        // Nobody has touched it yet, or its tasks ended before they got there.
+        let last = slot.last.as_ref();
+        if last.is_none() && state != "given-up" {
+            return;
+        }
         let config = (facts.config)(number);
         if let (Some(record), Some(metric)) = (record, &facts.spec.metric)
             && record.outcome == Outcome::Finished
@@ -211,7 +215,7 @@ impl SweepView {
             run: slot.run.clone(),
             state,
             attempt: slot.attempt,
-            job: Some(format!("{}_{}", last.job, last.task)),
+            job: last.map(|last| format!("{}_{}", last.job, last.task)),
             exit: record.and_then(|record| record.exit),
             seconds: record.and_then(|record| record.seconds),
             host: record.map(|record| record.host.clone()).filter(|host| !host.is_empty()),

@@ -106,6 +106,7 @@ impl Sim {
                 if let Some((job, task)) = pick(&pending, a) {
                     match b % 4 {
                         0 => self.cancel_rest(job),
+                        1 => self.cancel_without_trace(job, task),
                         _ => self.cancel_pending(job, task, 7),
                     }
                 }
@@ -155,6 +156,14 @@ impl Sim {
                     self.step(process);
                 }
             }
+            35 => {
+                let all = self.processes.iter().enumerate();
+                let ready = all.filter(|(_, process)| process.stage == Stage::Run);
+                let ready: Vec<usize> = ready.map(|(number, _)| number).collect();
+                if let Some(process) = pick(&ready, a) {
+                    self.processes[process].stage = Stage::NoProgram;
+                }
+            }
             _ => {
                 if let Some(process) = pick(&self.all_processes(), a)
                     && !self.processes[process].cut_off
@@ -176,7 +185,7 @@ impl Sim {
         self.processes.push(twin);
     }
 
-    fn resume(&mut self) {
+    pub(super) fn resume(&mut self) {
         if self.sweep.state.stopped() {
             self.append_sweep(sweep::Entry::Budget { budget: self.budget });
         }
@@ -250,19 +259,24 @@ impl Sim {
             self.tick(watcher);
             self.check();
         }
-        for (job, task) in self.places(|place| *place == Place::Pending) {
-            self.start(job, task);
-        }
-        for process in self.programs() {
-            self.processes[process].stage = Stage::Over(0, true);
-        }
+        self.start_all();
         for process in (0..self.processes.len()).rev() {
             self.step(process);
             self.check();
         }
     }
 
-    fn check_end(&self) {
+    /// All that waits starts, and every program ends well.
+    pub(super) fn start_all(&mut self) {
+        for (job, task) in self.places(|place| *place == Place::Pending) {
+            self.start(job, task);
+        }
+        for process in self.programs() {
+            self.processes[process].stage = Stage::Over(0, true);
+        }
+    }
+
+    pub(super) fn check_end(&self) {
         for (number, book) in self.slots.iter().enumerate() {
             let over = book.state.over(self.policy.max_attempts);
             let stopped = self.sweep.state.cancelled.is_some() && book.state.phase == Phase::Open;
@@ -321,7 +335,7 @@ proptest! {
     #[test]
     fn the_budget_is_exact_whatever_happens_and_every_sweep_ends(
         (policy, budget) in policies(),
-        events in prop::collection::vec((0u8..36, any::<u16>(), any::<u16>()), 0..400),
+        events in prop::collection::vec((0u8..37, any::<u16>(), any::<u16>()), 0..400),
     ) {
         let mut sim = Sim::new(policy, budget);
         for event in events {
