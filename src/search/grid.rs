@@ -24,7 +24,7 @@ impl Axis<'_> {
                 let count = i128::from(*max) - i128::from(*min) + 1;
                 Some(Axis::Integers { min: *min, count: u128::try_from(count).unwrap_or(0) })
             }
-            Parameter::Uniform { .. } => None,
+            _ => None,
         }
     }
 

@@ -24,6 +24,7 @@ pub fn configuration(spec: &SweepSpec, seed: u64, slot: u64) -> Option<Config> {
     match spec.method {
         Method::Grid => grid::point(spec, slot),
         Method::Random => Some(random::draw(spec, seed, slot)),
+        Method::Bayes | Method::Custom => None,
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Config, sorted};
-use crate::sweep::{Parameter, SweepSpec};
+use crate::sweep::{Law, Parameter, SweepSpec};
 
 /// The draw of a slot.
 pub(super) fn draw(spec: &SweepSpec, seed: u64, slot: u64) -> Config {
@@ -54,12 +54,14 @@ fn quantile(parameter: &Parameter, u: f64) -> Value {
             let value = i128::from(*min) + i128::try_from(step(count, u)).unwrap_or(0);
             Value::from(i64::try_from(value).unwrap_or(*max))
         }
-        Parameter::Uniform { min, max } => {
+        Parameter::Real(Law::Uniform { min, max }) => {
+            let (min, max) = (min.as_f64().unwrap_or(0.0), max.as_f64().unwrap_or(1.0));
             let width = max - min;
             // Bounds of opposite sign can be further apart than any float is large.
             let value = if width.is_finite() { min + u * width } else { min * (1.0 - u) + max * u };
-            Value::from(value.max(*min).min(*max))
+            Value::from(value.max(min).min(max))
         }
+        _ => Value::Null,
     }
 }
 
@@ -88,6 +90,10 @@ mod tests {
     use crate::search::configuration;
     use proptest::prelude::*;
     use serde_json::json;
+
+    fn json_number(value: f64) -> serde_json::Number {
+        serde_json::Number::from_f64(value).unwrap()
+    }
 
     fn spec(parameters: &str) -> SweepSpec {
         let text = format!("program: p\nmethod: random\nparameters: {parameters}\n");
@@ -191,7 +197,7 @@ mod tests {
             let value = quantile(&Parameter::IntUniform { min, max }, u).as_i64().unwrap();
             prop_assert!(min <= value && value <= max);
             let (min, max) = (x.min(y), x.max(y));
-            let value = quantile(&Parameter::Uniform { min, max }, u).as_f64().unwrap();
+            let value = quantile(&Parameter::Real(Law::Uniform { min: json_number(min), max: json_number(max) }), u).as_f64().unwrap();
             prop_assert!(min <= value && value <= max);
         }
     }
