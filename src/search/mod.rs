@@ -19,6 +19,7 @@ use serde_json::Value;
 use crate::sweep::{Method, Parameter, SweepSpec};
 
 pub use grid::{Grid, countable};
+pub use quantile::representable;
 pub use representative::representative;
 
 /// A run's parameters, their names sorted by code point; a group is a mapping of its members.

@@ -47,9 +47,37 @@ fn weighted(values: &[Value], probabilities: &[f64], u: f64) -> Value {
     chosen.or(values.first()).cloned().unwrap_or(Value::Null)
 }
 
+/// Whether every value that can be drawn is held by a number: a float, or 64 bits if `q` is an
+/// integer.
+///
+/// If not, draws are cut to what a number holds, and a warning is due. A group's values are held
+/// if all its members' are.
+#[must_use]
+pub fn representable(parameter: &Parameter) -> bool {
+    // The smallest and the largest number that draws use.
+    let ends = [f64::EPSILON / 2.0, 1.0 - f64::EPSILON / 2.0];
+    match parameter {
+        Parameter::Real(law) => ends.iter().all(|u| unbounded(law, *u).is_finite()),
+        Parameter::Quantized { law, q } => ends.iter().all(|u| {
+            let value = unbounded(law, *u);
+            let step = q.as_f64().unwrap_or(1.0);
+            let multiple = (value / step).round_ties_even() * step;
+            // 2^63 and 2^64 as floats; both are beyond the integers that end there.
+            let (least, most) = (-9_223_372_036_854_775_808.0, 18_446_744_073_709_551_616.0);
+            value.is_finite() && (q.is_f64() || (multiple >= least && multiple < most))
+        }),
+        Parameter::Group(members) => members.values().all(representable),
+        _ => true,
+    }
+}
+
 /// A continuous distribution's value, always finite.
 fn real(law: &Law, u: f64) -> f64 {
-    let value = match law {
+    finite(unbounded(law, u))
+}
+
+fn unbounded(law: &Law, u: f64) -> f64 {
+    match law {
         Law::Uniform { min, max } => {
             between(min.as_f64().unwrap_or(0.0), max.as_f64().unwrap_or(1.0), u)
         }
@@ -61,8 +89,7 @@ fn real(law: &Law, u: f64) -> f64 {
         Law::Normal { mu, sigma } => mu + sigma * normal_quantile(u),
         Law::LogNormal { mu, sigma } => exp(mu + sigma * normal_quantile(u)),
         Law::Beta { a, b } => beta_quantile(*a, *b, u),
-    };
-    finite(value)
+    }
 }
 
 pub(super) fn finite(value: f64) -> f64 {
@@ -200,6 +227,29 @@ mod tests {
             SMALLEST,
         );
         assert_eq!(lowest, json!(i64::MIN / 3 * 3));
+    }
+
+    #[test]
+    fn what_would_be_cut_is_known_beforehand() {
+        let table = [
+            (json!({"distribution": "log_uniform", "min": 0, "max": 709}), true),
+            (json!({"distribution": "log_uniform", "min": 0, "max": 710}), false),
+            (json!({"distribution": "inv_log_uniform", "min": -710, "max": 0}), false),
+            (json!({"distribution": "log_normal", "sigma": 86}), true),
+            (json!({"distribution": "log_normal", "sigma": 87}), false),
+            (json!({"distribution": "q_log_normal", "mu": 3, "sigma": 5, "q": 1}), true),
+            (json!({"distribution": "q_log_normal", "mu": 4, "sigma": 5, "q": 1}), false),
+            (json!({"distribution": "q_log_normal", "mu": 4, "sigma": 5, "q": 1.0}), true),
+            (json!({"distribution": "q_normal", "sigma": 1e20, "q": 5}), false),
+            (json!({"distribution": "q_uniform", "min": 0, "max": f64::MAX, "q": 5e-324}), true),
+            (json!({"distribution": "beta", "a": 5e-324, "b": f64::MAX}), true),
+            (json!({"min": -1, "max": 1}), true),
+        ];
+        for (json, want) in table {
+            assert_eq!(representable(&parameter(&json)), want, "{json}");
+            let group = json!({"parameters": {"x": {"value": 1}, "y": json}});
+            assert_eq!(representable(&parameter(&group)), want, "{group}");
+        }
     }
 
     fn extreme() -> impl Strategy<Value = f64> {

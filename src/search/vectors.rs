@@ -70,16 +70,9 @@ fn parameters(json: &Value) -> IndexMap<String, Parameter> {
 
 /// A sweep over these parameters.
 pub(super) fn sweep(method: Method, json: &Value) -> SweepSpec {
-    SweepSpec {
-        name: None,
-        description: None,
-        program: None,
-        method,
-        metric: None,
-        run_cap: None,
-        command: None,
-        parameters: parameters(json),
-    }
+    let bare = json!({"method": method, "parameters": {}});
+    let spec: SweepSpec = serde_json::from_value(bare).unwrap();
+    SweepSpec { parameters: parameters(json), ..spec }
 }
 
 /// The points from the first one on.
