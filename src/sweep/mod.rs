@@ -13,7 +13,7 @@ mod scalar;
 mod yaml;
 
 pub use command::argv;
-pub use model::{Goal, Method, Metric, Parameter, SweepSpec};
+pub use model::{Goal, Law, Method, Metric, Parameter, SweepSpec};
 pub use parameter_file::parameter_file;
 pub use problem::{Problem, Severity};
 pub use python::python_text;

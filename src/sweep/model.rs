@@ -2,7 +2,7 @@
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use crate::search;
 
@@ -45,6 +45,10 @@ pub enum Method {
     Grid,
     /// Independent draws.
     Random,
+    /// A model of the metric proposes: on W&B's controller only.
+    Bayes,
+    /// Somebody else's search: on W&B's controller only.
+    Custom,
 }
 
 /// What a sweep optimises.
@@ -72,8 +76,15 @@ pub enum Goal {
 pub enum Parameter {
     /// Always this value.
     Constant(Value),
-    /// One of these values; never empty.
+    /// One of these values, each as likely as the others; never empty.
     Categorical(Vec<Value>),
+    /// One of these values, each with its own probability.
+    Weighted {
+        /// The values; never empty.
+        values: Vec<Value>,
+        /// As many probabilities, none negative; their sum is 1 but for rounding.
+        probabilities: Vec<f64>,
+    },
     /// An integer; both bounds are included, and `min < max`.
     IntUniform {
         /// The smallest value.
@@ -81,12 +92,79 @@ pub enum Parameter {
         /// The largest value.
         max: i64,
     },
-    /// A real number between finite bounds with `min < max`.
+    /// A real number.
+    Real(Law),
+    /// A real number rounded to the nearest multiple of `q`: W&B's `q_` distributions.
+    Quantized {
+        /// What is rounded.
+        law: Law,
+        /// The step, above 0. Values are integers if it is one, floats if it is a float.
+        q: Number,
+    },
+    /// Parameters that arrive together as one mapping.
+    Group(IndexMap<String, Parameter>),
+}
+
+/// A continuous distribution. All numbers are finite.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Law {
+    /// Between two limits, `min < max`. They are kept as written: a quantized grid of integers
+    /// is one of integers.
     Uniform {
-        /// The lower bound.
+        /// The lower limit.
+        min: Number,
+        /// The upper limit.
+        max: Number,
+    },
+    /// `exp` of a uniform exponent: W&B's `log_uniform`.
+    LogUniform {
+        /// The smallest exponent of e.
         min: f64,
-        /// The upper bound.
+        /// The largest exponent of e.
         max: f64,
+    },
+    /// The same between two limits, `0 < min < max`: W&B's `log_uniform_values`.
+    LogUniformValues {
+        /// The lower limit.
+        min: f64,
+        /// The upper limit.
+        max: f64,
+    },
+    /// `exp(-x)` of a uniform exponent `x`: W&B's `inv_log_uniform`.
+    InvLogUniform {
+        /// The smallest exponent of 1/e.
+        min: f64,
+        /// The largest exponent of 1/e.
+        max: f64,
+    },
+    /// W&B's `inv_log_uniform_values`, which draws as `log_uniform_values` does.
+    InvLogUniformValues {
+        /// The lower limit.
+        min: f64,
+        /// The upper limit.
+        max: f64,
+    },
+    /// The normal distribution.
+    Normal {
+        /// The mean.
+        mu: f64,
+        /// The standard deviation, above 0.
+        sigma: f64,
+    },
+    /// `exp` of a normal distribution.
+    LogNormal {
+        /// The mean of the logarithm.
+        mu: f64,
+        /// The standard deviation of the logarithm, above 0.
+        sigma: f64,
+    },
+    /// The beta distribution on (0, 1).
+    Beta {
+        /// The first shape parameter, above 0.
+        a: f64,
+        /// The second shape parameter, above 0.
+        b: f64,
     },
 }
 

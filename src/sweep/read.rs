@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::command::{ARGS_MACROS, DEFAULT_COMMAND, MACROS, macro_name, replace_envvars};
-use super::model::{Goal, Method, Metric, Parameter, SweepSpec};
+use super::model::{Goal, Law, Method, Metric, Parameter, SweepSpec};
 use super::problem::{Problem, Severity, nearest, quoted};
 use super::python::python_text;
 use super::yaml::{self, Entry, Kind, Node, Place, join};
@@ -503,7 +503,7 @@ impl Reader<'_> {
         let swept = spec.parameters.values().any(|parameter| match parameter {
             Parameter::Constant(_) => false,
             Parameter::Categorical(values) => values.len() > 1,
-            Parameter::IntUniform { .. } | Parameter::Uniform { .. } => true,
+            _ => true,
         });
         if swept && !hands_over {
             let message = "no item of `command` hands over the parameters: only `wandb.config` will have them";
@@ -549,7 +549,7 @@ impl Reader<'_> {
             let pointer = join("/parameters", &entry.key);
             self.parameter_name(entry, &pointer);
             let Some(parameter) = self.parameter(entry, &pointer) else { continue };
-            if method == Some(Method::Grid) && matches!(parameter, Parameter::Uniform { .. }) {
+            if method == Some(Method::Grid) && matches!(parameter, Parameter::Real(_)) {
                 let message = format!(
                     "grid needs countable values, and {} is continuous",
                     quoted(&entry.key)
@@ -799,7 +799,8 @@ impl Reader<'_> {
             }
             (low, high, _) => {
                 let (min, max) = (low.float(), high.float());
-                (Parameter::Uniform { min, max }, min < max)
+                let law = Law::Uniform { min: low.number()?, max: high.number()? };
+                (Parameter::Real(law), min < max)
             }
         };
         if !ordered {
@@ -858,6 +859,14 @@ enum Bound {
 }
 
 impl Bound {
+    /// The bound as written.
+    fn number(self) -> Option<serde_json::Number> {
+        match self {
+            Bound::Int(value) => Some(value.into()),
+            Bound::Float(value) => serde_json::Number::from_f64(value),
+        }
+    }
+
     #[expect(clippy::cast_precision_loss, reason = "uniform takes integers as the nearest floats")]
     fn float(self) -> f64 {
         match self {
