@@ -1,6 +1,7 @@
 //! What is given to sbatch: the script and the options.
 
 pub mod request;
+pub mod secret;
 pub mod template;
 
 use handlebars::{

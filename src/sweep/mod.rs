@@ -6,11 +6,11 @@
 mod command;
 mod model;
 mod parameter_file;
-mod problem;
+pub(crate) mod problem;
 mod python;
 mod read;
 mod scalar;
-mod yaml;
+pub(crate) mod yaml;
 
 pub use command::argv;
 pub use model::{Goal, Law, Method, Metric, Parameter, SweepSpec};

@@ -57,7 +57,7 @@ fn one_line(text: &str) -> String {
 }
 
 /// `text` in backticks, cut where it gets long.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     const LONGEST: usize = 60;
     match text.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("`{}...`", text.get(..end).unwrap_or_default()),
@@ -66,7 +66,7 @@ pub(super) fn quoted(text: &str) -> String {
 }
 
 /// The known word that `word` is most likely meant to be.
-pub(super) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     // A word this long is no misspelling, and the table would be large.
     if word.len() > 64 {
         return None;

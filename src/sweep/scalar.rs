@@ -8,7 +8,7 @@ use serde_json::{Number, Value};
 use super::problem::quoted;
 
 /// A scalar's value, or why a sweep cannot hold it.
-pub(super) type Resolved = Result<Value, String>;
+pub(crate) type Resolved = Result<Value, String>;
 
 /// Resolves a plain (unquoted, untagged) scalar.
 pub(super) fn resolve(text: &str) -> Resolved {

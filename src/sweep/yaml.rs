@@ -18,46 +18,46 @@ const MOST_DEPTH: usize = 128;
 
 /// A place in the file, both from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
-    pub(super) line: usize,
-    pub(super) column: usize,
+pub(crate) struct Place {
+    pub(crate) line: usize,
+    pub(crate) column: usize,
 }
 
 /// The first place of a file.
-pub(super) const START: Place = Place { line: 1, column: 1 };
+pub(crate) const START: Place = Place { line: 1, column: 1 };
 
 #[derive(Clone, Debug)]
-pub(super) struct Node {
-    pub(super) place: Place,
-    pub(super) kind: Kind,
+pub(crate) struct Node {
+    pub(crate) place: Place,
+    pub(crate) kind: Kind,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Scalar(Scalar),
     List(Vec<Node>),
     Mapping(Vec<Entry>),
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Scalar {
-    pub(super) text: String,
-    pub(super) value: Resolved,
+pub(crate) struct Scalar {
+    pub(crate) text: String,
+    pub(crate) value: Resolved,
 }
 
 /// One key with its value; the keys of a mapping differ.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
-    pub(super) key: String,
+pub(crate) struct Entry {
+    pub(crate) key: String,
     /// What the file says, where W&B reads something other than that text.
-    pub(super) written: Option<String>,
-    pub(super) place: Place,
-    pub(super) value: Node,
+    pub(crate) written: Option<String>,
+    pub(crate) place: Place,
+    pub(crate) value: Node,
 }
 
 impl Node {
     /// The node as a JSON value, or the scalars in it that JSON cannot hold.
-    pub(super) fn value(&self) -> Result<Value, Vec<(Place, String)>> {
+    pub(crate) fn value(&self) -> Result<Value, Vec<(Place, String)>> {
         let mut bad = Vec::new();
         let value = self.collect(&mut bad);
         if bad.is_empty() { Ok(value) } else { Err(bad) }
@@ -86,34 +86,34 @@ impl Node {
     }
 
     /// Whether this is a null, written or left out.
-    pub(super) fn is_null(&self) -> bool {
+    pub(crate) fn is_null(&self) -> bool {
         matches!(&self.kind, Kind::Scalar(Scalar { value: Ok(Value::Null), .. }))
     }
 }
 
 /// Why the text is no tree.
 #[derive(Debug)]
-pub(super) struct Fault {
-    pub(super) code: &'static str,
-    pub(super) place: Place,
-    pub(super) message: String,
-    pub(super) help: Option<String>,
+pub(crate) struct Fault {
+    pub(crate) code: &'static str,
+    pub(crate) place: Place,
+    pub(crate) message: String,
+    pub(crate) help: Option<String>,
 }
 
 /// A key given twice: the pointer of its mapping, the key and both places.
 #[derive(Debug)]
-pub(super) struct Duplicate {
-    pub(super) pointer: String,
-    pub(super) key: String,
-    pub(super) first: Place,
-    pub(super) last: Place,
+pub(crate) struct Duplicate {
+    pub(crate) pointer: String,
+    pub(crate) key: String,
+    pub(crate) first: Place,
+    pub(crate) last: Place,
 }
 
 /// A file's only document.
 #[derive(Debug)]
-pub(super) struct Document {
-    pub(super) root: Node,
-    pub(super) duplicates: Vec<Duplicate>,
+pub(crate) struct Document {
+    pub(crate) root: Node,
+    pub(crate) duplicates: Vec<Duplicate>,
 }
 
 fn fault(code: &'static str, place: Place, message: impl Into<String>) -> Fault {
@@ -127,12 +127,12 @@ impl Fault {
 }
 
 /// Appends one reference token to a JSON pointer.
-pub(super) fn join(pointer: &str, token: &str) -> String {
+pub(crate) fn join(pointer: &str, token: &str) -> String {
     format!("{pointer}/{}", token.replace('~', "~0").replace('/', "~1"))
 }
 
 /// Parses one document.
-pub(super) fn parse(bytes: &[u8]) -> Result<Document, Fault> {
+pub(crate) fn parse(bytes: &[u8]) -> Result<Document, Fault> {
     if bytes.len() > MOST_BYTES {
         return Err(fault("file-too-large", START, "the file is larger than 8 MiB"));
     }
