@@ -679,6 +679,49 @@ fn waiting(bench: &Bench) -> Running {
 }
 
 #[test]
+fn a_later_tick_from_another_shell_submits_with_the_environment_of_the_first() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    let venv = bench.project.path("venv");
+    let made = Command::new("python3").args(["-m", "venv", "--without-pip"]).arg(&venv).status();
+    assert!(made.is_ok_and(|made| made.success()), "python3 -m venv");
+    let file = "program: t.py\nmethod: grid\nparameters: {x: {values: [0, 1, 2, 3]}}\n";
+    bench.project.write("sweep.yaml", file);
+    bench
+        .project
+        .write("t.py", "import sys\nopen('seen', 'a').write('end ' + sys.prefix + '\\n')\n");
+    // As `source venv/bin/activate` does; then a shell that knows nothing of it.
+    let mut submit = bench.command("submit sweep.yaml --jobs 2 --warmup 0");
+    let path = std::env::var("PATH").unwrap();
+    submit.env("VIRTUAL_ENV", &venv).env("PATH", format!("{}/bin:{path}", venv.display()));
+    let submit = Running::start(submit, "submit");
+    bench.wait_for_ends(1);
+    drop(submit);
+    wait_until("four runs", LIMIT, || {
+        let mut tick = bench.command("tick");
+        tick.env_clear().envs(bench.slurm.env()).env("SWEEPCTL_SPANS", "2");
+        Running::start(tick, "tick").end().assert(0);
+        bench.seen("end").len() == 4
+    });
+    assert_eq!(bench.seen("end"), vec![venv.display().to_string(); 4]);
+}
+
+#[test]
+fn a_task_cancelled_during_its_set_up_is_run_again() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    bench.grid(3, ":");
+    let setup = "touch set-up; until [ -e go ]; do sleep 0.1; done";
+    let mut submit = bench.command("submit sweep.yaml --warmup 0 --teardown :");
+    submit.args(["--setup", setup]);
+    let submit = Running::start(submit, "submit");
+    wait_until("a set-up line runs", LIMIT, || bench.project.path("set-up").exists());
+    let job = bench.queue(&["--format=%F"]).lines().next().unwrap().to_owned();
+    bench.slurm.run("scancel", &[&format!("{job}_0")]);
+    bench.project.write("go", "");
+    submit.end().assert(0);
+    bench.assert_exact(3);
+}
+
+#[test]
 fn tasks_cancelled_by_hand_are_run_again() {
     tasks_cancelled_by_hand(&[]);
 }

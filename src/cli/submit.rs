@@ -4,10 +4,12 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::around::{self, AroundArgs};
 use super::sbatch_args::SbatchArgs;
 use super::{Failure, Place, code, logical_cwd, template, view, watch};
 use crate::drive::state::{self, OpenSweep, RunsOn, STATE_DIR, SweepFile};
 use crate::drive::{Driver, environment, render_script};
+use crate::launch::environment::holds_key;
 use crate::launch::request::{Given, Partition, Ranks, Remark, Request};
 use crate::launch::{self, request};
 use crate::log;
@@ -85,6 +87,8 @@ pub(super) struct SubmitArgs {
     clusters: Option<String>,
     #[command(flatten)]
     place: Place,
+    #[command(flatten)]
+    around: AroundArgs,
     #[command(flatten)]
     request: SbatchArgs,
     /// More options for sbatch, after `--`
@@ -192,14 +196,22 @@ fn say_plan(
 /// Starts a sweep.
 pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
     let (spec, text) = read(&args.file)?;
+    if holds_key(&String::from_utf8_lossy(&text)) {
+        return Err(around::key_refused(&args.file.to_string_lossy()));
+    }
     let given = options(&args)?;
     let options: Vec<String> = given.iter().map(Given::word).collect();
     let (budget, reason) = budget(&args, &spec)?;
-    let folder = logical_cwd();
+    let here = logical_cwd();
+    let folder = args.around.chdir.as_ref().map_or_else(|| here.clone(), |dir| here.join(dir));
+    if !folder.is_dir() {
+        let text = format!("--chdir {}: there is no such folder", folder.display());
+        return Err(Failure::new(code::COMMAND_LINE, text));
+    }
     let asked = asked(&args, &text, &options, &folder);
     let state_dir = match &args.place.state_dir {
         Some(dir) => super::absolute(dir),
-        None => folder.join(STATE_DIR),
+        None => here.join(STATE_DIR),
     };
     let name = launch::slug(&args.name.clone().or(spec.name.clone()).unwrap_or_else(|| {
         args.file.file_stem().unwrap_or_default().to_string_lossy().into_owned()
@@ -225,6 +237,7 @@ pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
         },
         runs_on: RunsOn::Slurm(args.clusters.clone()),
         options,
+        around: args.around.read(&here)?,
         template: args.template.as_deref().map(template::read).transpose()?,
         requeue: !args.no_requeue,
         linger: args.linger,
@@ -385,7 +398,7 @@ fn asked(args: &SubmitArgs, text: &[u8], options: &[String], folder: &Path) -> S
         args.name,
         args.seed,
         args.local,
-        (folder, &args.template)
+        (folder, &args.template, &args.around)
     );
     let hash =
         log::stable_hash(&[&String::from_utf8_lossy(text), &args.file.to_string_lossy(), &parts]);
@@ -419,7 +432,9 @@ fn first_commands(file: &SweepFile) -> Vec<String> {
     let envvar = |name: &str| std::env::var(name).ok();
     let slots = (0..u64::from(file.budget.min(3)))
         .filter_map(|slot| search::configuration(&file.spec, file.seed, slot));
-    let argv = |config| sweep_file::argv(&file.spec, &config, "python", "<args.json>", &envvar);
+    let argv = |config| {
+        sweep_file::argv(&file.spec, &config, file.around.interpreter(), "<args.json>", &envvar)
+    };
     slots
         .map(|config| {
             argv(config).iter().map(|word| launch::quote(word)).collect::<Vec<_>>().join(" ")

@@ -605,6 +605,9 @@ fn script_context(
             .to_string_lossy()
             .into_owned(),
         count: file.policy.runs_per_job,
+        shell: file.around.shell.clone(),
+        set_up: file.around.set_up.clone(),
+        teardown: file.around.teardown.clone(),
     }
 }
 

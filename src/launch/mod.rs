@@ -1,5 +1,6 @@
 //! What is given to sbatch: the script and the options.
 
+pub mod environment;
 pub mod request;
 pub mod template;
 
@@ -31,6 +32,12 @@ pub struct ScriptContext {
     pub bin_dir: String,
     /// Runs of each task, at most.
     pub count: u32,
+    /// The shell of the set-up lines; bash if it is empty.
+    pub shell: String,
+    /// Lines that it runs between the claim of a run and the agent.
+    pub set_up: Vec<String>,
+    /// Lines that it runs after the last run.
+    pub teardown: Vec<String>,
 }
 
 /// Why a script cannot be made.
@@ -172,6 +179,12 @@ mod tests {
             sweep_dir: "/home/ann/it's here/$(touch x)".into(),
             bin_dir: "/home/ann/bin".into(),
             count: 1,
+            shell: String::new(),
+            set_up: vec![
+                "module load cuda/12".into(),
+                "if true; then\n  . 'my venv/bin/activate'\nfi".into(),
+            ],
+            teardown: vec!["rm -rf \"$TMPDIR\"".into()],
         }
     }
 

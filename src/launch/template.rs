@@ -38,6 +38,9 @@ pub fn faults(template: &str) -> Result<Vec<String>, RenderError> {
             sweep_dir: "/probe dir".to_owned(),
             bin_dir: "/probe bin".to_owned(),
             count: 3,
+            shell: "bash --probe".to_owned(),
+            set_up: vec!["probe set-up".to_owned()],
+            teardown: vec!["probe teardown".to_owned()],
         };
         for fault in faults_of(&super::render(&context, Some(template))?, &context) {
             if !faults.contains(&fault) {
@@ -118,6 +121,17 @@ fn faults_of(script: &str, context: &ScriptContext) -> Vec<String> {
                         .to_owned(),
                 );
             }
+            let around = [
+                ("--shell", &context.shell, "{{#if shell}} --shell {{sh shell}} {{/if}}"),
+                ("--set-up", &context.set_up[0], "{{#each set_up}} --set-up {{sh this}} {{/each}}"),
+                ("--teardown", &context.teardown[0], "{{#each teardown}} --teardown {{sh this}} {{/each}}"),
+            ];
+            let ours = line.split(" -- ").next().unwrap_or_default();
+            for (flag, value, how) in around {
+                if !ours.contains(&format!("{flag} {}", quote(value))) {
+                    faults.push(format!("`{how}` is missing behind `job run`"));
+                }
+            }
             let before = line.split(&wrapper).next().unwrap_or_default();
             if ["srun", "mpirun", "mpiexec"].iter().any(|word| before.split(' ').any(|w| w == *word)) {
                 faults.push(
@@ -163,6 +177,9 @@ mod tests {
             ("job run --dir {{sh sweep_dir}}", "job go", "claim and the record"),
             ("--array {{array}}", "--array 0", "claim and the record"),
             ("agent --count {{count}}", "agent --count 1", "working line"),
+            ("  --shell {{sh shell}} \\\n", "", "--shell"),
+            ("  --set-up {{sh this}} \\\n", "", "--set-up"),
+            ("  --teardown {{sh this}} \\\n", "", "--teardown"),
             ("exec \"$sweepctl\" job run", "srun \"$sweepctl\" job run", "each rank"),
             ("exec \"$sweepctl\" job run", "# \"$sweepctl\" job run", "claim and the record"),
             ("#!/bin/bash\n", "", "names the shell"),

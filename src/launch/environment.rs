@@ -1,0 +1,185 @@
+//! The set-up lines that flags stand for: modules, conda, a venv, exported variables, scratch folders.
+
+use super::quote;
+
+/// What a job's shell is to be given before the agent starts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Environment {
+    /// Variables to export, `NAME=VALUE`.
+    pub exports: Vec<String>,
+    /// A file of `NAME=VALUE` lines, as a shell reads them.
+    pub env_file: Option<String>,
+    /// Modules to load.
+    pub modules: Vec<String>,
+    /// A conda environment to activate: its name or folder.
+    pub conda: Option<String>,
+    /// A Python venv to activate: its folder.
+    pub venv: Option<String>,
+    /// A folder for temporary and W&B files; may name variables of the job.
+    pub scratch: Option<String>,
+    /// The user's own lines.
+    pub lines: Vec<String>,
+}
+
+impl Environment {
+    /// The lines, in the order in which they are run.
+    #[must_use]
+    pub fn set_up(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for export in &self.exports {
+            let (name, value) = export.split_once('=').unwrap_or((export, ""));
+            lines.push(format!("export {name}={}", quote(value)));
+        }
+        if let Some(file) = &self.env_file {
+            lines.push(format!("set -a; . {}; set +a", quote(file)));
+        }
+        if !self.modules.is_empty() {
+            // Not every site hands the function on to batch shells.
+            lines.push(
+                "type module >/dev/null 2>&1 || . /etc/profile.d/modules.sh 2>/dev/null || . /etc/profile.d/lmod.sh"
+                    .to_owned(),
+            );
+            let names: Vec<String> = self.modules.iter().map(|name| quote(name)).collect();
+            lines.push(format!("module load {}", names.join(" ")));
+        }
+        if let Some(name) = &self.conda {
+            // As `conda init` writes it into .bashrc, which batch shells do not read.
+            lines.push("eval \"$(\"${CONDA_EXE:-conda}\" shell.bash hook)\"".to_owned());
+            lines.push(format!("conda activate {}", quote(name)));
+        }
+        if let Some(folder) = &self.venv {
+            lines.push(format!(". {}", quote(&format!("{folder}/bin/activate"))));
+        }
+        if let Some(folder) = &self.scratch {
+            lines.push(format!("export SWEEPCTL_SCRATCH={}", expanding(folder)));
+            lines.push(
+                "mkdir -p \"$SWEEPCTL_SCRATCH\"/{tmp,wandb,wandb-cache,wandb-config,wandb-data}"
+                    .to_owned(),
+            );
+            lines.push(
+                "export TMPDIR=\"$SWEEPCTL_SCRATCH/tmp\" WANDB_DIR=\"$SWEEPCTL_SCRATCH/wandb\" \
+                 WANDB_CACHE_DIR=\"$SWEEPCTL_SCRATCH/wandb-cache\" WANDB_CONFIG_DIR=\"$SWEEPCTL_SCRATCH/wandb-config\" \
+                 WANDB_DATA_DIR=\"$SWEEPCTL_SCRATCH/wandb-data\""
+                    .to_owned(),
+            );
+        }
+        lines.extend(self.lines.iter().cloned());
+        lines
+    }
+}
+
+/// A word in which a shell still fills in variables, and does nothing else.
+fn expanding(word: &str) -> String {
+    let mut quoted = String::from("\"");
+    let mut rest = word.chars().peekable();
+    while let Some(c) = rest.next() {
+        let variable = c != '$'
+            || rest
+                .peek()
+                .is_some_and(|next| *next == '{' || *next == '_' || next.is_ascii_alphabetic());
+        if matches!(c, '"' | '\\' | '`') || !variable {
+            quoted.push('\\');
+        }
+        quoted.push(c);
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// Why a text that shall become part of a script holds a secret, if it seems to.
+///
+/// A W&B key in a script is readable by everyone who can read the state folder, `scontrol` or the process list.
+#[must_use]
+pub fn holds_key(text: &str) -> bool {
+    let literal = |value: &str| {
+        let value = value.trim_start_matches(['"', '\'']);
+        let word: String =
+            value.chars().take_while(|c| c.is_ascii_alphanumeric() || "-_.".contains(*c)).collect();
+        word.len() >= 8
+    };
+    let assigned = text.match_indices("WANDB_API_KEY").any(|(at, name)| {
+        let behind = text[at + name.len()..].trim_start();
+        behind.strip_prefix(['=', ':']).is_some_and(|value| literal(value.trim_start()))
+    });
+    let login = text.match_indices("wandb login").any(|(at, name)| {
+        text[at + name.len()..]
+            .split_whitespace()
+            .take_while(|word| !word.contains([';', '&', '|']))
+            .any(|word| word.len() >= 20 && !word.starts_with(['-', '$']) && literal(word))
+    });
+    assigned || login
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bash(environment: &Environment, then: &str) -> String {
+        let script = format!("{}\n{then}", environment.set_up().join("\n"));
+        let output = std::process::Command::new("bash").arg("-c").arg(script).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr)
+    }
+
+    #[test]
+    fn exports_are_taken_literally() {
+        let exports = vec!["A=it's $(touch x) \"two\"".to_owned(), "B=".to_owned()];
+        let environment = Environment { exports, ..Environment::default() };
+        assert_eq!(bash(&environment, "echo \"$A|$B|\""), "it's $(touch x) \"two\"||\n");
+    }
+
+    #[test]
+    fn a_scratch_folder_may_name_variables_and_nothing_else() {
+        let table = [
+            ("/s/$USER", "\"/s/$USER\""),
+            ("${TMPDIR}/a b", "\"${TMPDIR}/a b\""),
+            ("$(id)", "\"\\$(id)\""),
+            ("`id`\"", "\"\\`id\\`\\\"\""),
+            ("a$", "\"a\\$\""),
+        ];
+        for (folder, want) in table {
+            assert_eq!(expanding(folder), want);
+        }
+    }
+
+    #[test]
+    fn a_scratch_folder_holds_what_wandb_writes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().display().to_string();
+        let environment = Environment {
+            scratch: Some(format!("{path}/$N")),
+            lines: vec![],
+            exports: vec!["N=7".to_owned()],
+            ..Environment::default()
+        };
+        let said = bash(
+            &environment,
+            "[ -d \"$WANDB_DIR\" ] && [ -d \"$TMPDIR\" ] && echo $WANDB_CACHE_DIR",
+        );
+        assert_eq!(said, format!("{path}/7/wandb-cache\n"));
+    }
+
+    #[test]
+    fn keys_are_seen_and_references_to_keys_are_not() {
+        let key = "0123456789abcdef0123456789abcdef01234567";
+        for text in [
+            format!("export WANDB_API_KEY={key}"),
+            format!("WANDB_API_KEY=\"{key}\" python x"),
+            format!("WANDB_API_KEY: {key}"),
+            format!("wandb login --relogin {key}"),
+        ] {
+            assert!(holds_key(&text), "{text}");
+        }
+        for text in [
+            "export WANDB_API_KEY=$(cat ~/key)",
+            "export WANDB_API_KEY=$KEY",
+            "WANDB_API_KEY",
+            "wandb login",
+            "wandb login --relogin $KEY",
+            "git checkout 0123456789abcdef0123456789abcdef01234567",
+            "wandb login && python 0123456789abcdef0123456789abcdef01234567.py",
+        ] {
+            assert!(!holds_key(text), "{text}");
+        }
+    }
+}
