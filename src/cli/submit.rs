@@ -13,7 +13,7 @@ use crate::log::sweep::{Array, Pair};
 use crate::plan::{Policy, Spans};
 use crate::say::{err, out};
 use crate::scheduler::slurm::Slurm;
-use crate::scheduler::{Limits, SubmitRefusal, Submitted};
+use crate::scheduler::{Limits, SubmitRefusal, Submitted, limit_name};
 use crate::sweep::{self as sweep_file, Severity, SweepSpec};
 
 #[derive(clap::Args, Debug)]
@@ -515,7 +515,8 @@ async fn check_with_slurm(state_dir: &Path, file: &SweepFile) -> Result<(Slurm, 
             }
         }
         Err(Submitted::Refused { kind: SubmitRefusal::Limit, text }) => {
-            err!("SLURM takes no job of yours now ({text}); this will be tried again");
+            let limit = limit_name(&text);
+            err!("SLURM takes no job of yours now ({limit}); this will be tried again");
         }
         Err(Submitted::Refused { kind, text }) => {
             let failure = Failure::new(code::SLURM, format!("SLURM refuses such a job: {text}"));
