@@ -379,14 +379,13 @@ impl Driver {
                     // A minute, but in tests.
                     self.not_before = later(self.sweep.file.policy.spans.gone);
                 }
-                let limit = Some(limit_name(&text));
-                if self.limit_said == limit {
+                let limit = limit_name(&text);
+                if self.limit_said.as_ref() == Some(&limit) {
                     return Ok(Vec::new());
                 }
-                self.limit_said.clone_from(&limit);
+                self.limit_said = Some(limit.clone());
                 Ok(vec![format!(
-                    "SLURM takes no {tasks} tasks of yours at once ({}): queueing what it takes, and more when others have ended",
-                    limit.unwrap_or_default()
+                    "SLURM takes no {tasks} tasks of yours at once ({limit}): queueing what it takes, and more when others have ended"
                 )])
             }
             Submitted::Refused { kind, text } => {
