@@ -235,8 +235,15 @@ async fn run(command: Command) -> Result<u8, Failure> {
                 return Ok(0);
             }
             let mut driver = Driver::new(sweep).await?;
-            for said in driver.tick().await?.said {
-                err!("{said}");
+            loop {
+                let tick = driver.tick().await?;
+                for said in tick.said {
+                    err!("{said}");
+                }
+                // The next process would begin anew with more than SLURM takes.
+                if !tick.closing_in {
+                    break;
+                }
             }
             out!("{}", view(&driver.sweep).line());
             Ok(0)

@@ -17,7 +17,7 @@ use crate::log::sweep::{Array, Pair};
 use crate::plan::{Policy, Spans};
 use crate::say::{err, out};
 use crate::scheduler::slurm::Slurm;
-use crate::scheduler::{Limits, SubmitRefusal, Submitted};
+use crate::scheduler::{Limits, SubmitRefusal, Submitted, limit_name};
 use crate::search;
 use crate::sweep::{self as sweep_file, Method, Severity, SweepSpec};
 
@@ -536,7 +536,8 @@ async fn check_with_slurm(
             }
         }
         Err(Submitted::Refused { kind: SubmitRefusal::Limit, text }) => {
-            err!("SLURM takes no job of yours now ({text}); this will be tried again");
+            let limit = limit_name(&text);
+            err!("SLURM takes no job of yours now ({limit}); this will be tried again");
         }
         Err(Submitted::Refused { kind, text }) => {
             let failure = Failure::new(code::SLURM, format!("SLURM refuses such a job: {text}"));
