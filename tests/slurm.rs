@@ -1139,6 +1139,8 @@ fn status_names_jobs_that_slurm_could_not_launch() {
     fs::remove_file(bench.project.path(".sweepctl/look.json")).unwrap();
     let text = bench.run("status").assert(0).stdout;
     assert!(text.contains("1 pending (launch failed requeued held, will not"), "{text}");
+}
+
 /// A folder that not even root can write to, until this is dropped.
 struct ReadOnly(PathBuf);
 
