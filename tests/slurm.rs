@@ -814,6 +814,55 @@ fn a_task_cancelled_during_its_set_up_is_run_again() {
 }
 
 #[test]
+fn logs_have_the_names_that_were_asked_for_and_are_found_all_the_same() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    bench.grid(2, "echo \"out of $SWEEPCTL_SLOT\"; echo \"err of $SWEEPCTL_SLOT\" >&2");
+    let call = "submit sweep.yaml --warmup 0 --new";
+    let end = |more: &str| bench.run(&format!("{call} {more}")).assert(0);
+    let ours = |sweep: &str, task: u32| {
+        bench.project.read(format!(".sweepctl/sweeps/{sweep}/arrays/0/logs/{task}.log"))
+    };
+    end("--name one -o out/%x/%A_%a.txt -e out/%x/%A_%a.err");
+    let files = |folder: &str| {
+        let files = fs::read_dir(bench.project.path(folder)).unwrap();
+        let mut names: Vec<String> =
+            files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    let names = files("out/one");
+    let job = names[0].split('_').next().unwrap();
+    assert_eq!(names, ["0.err", "0.txt", "1.err", "1.txt"].map(|end| format!("{job}_{end}")));
+    let errors = bench.project.read(format!("out/one/{job}_1.err"));
+    assert!(errors.contains("err of 1\n"), "{errors}");
+    assert_eq!(bench.project.read(format!("out/one/{job}_1.txt")), "out of 1\n");
+    assert_eq!(ours("one", 1), errors);
+
+    // One file for all: SLURM appends, and the end of each run is kept.
+    let said = end("--name two --output=all.txt").stderr;
+    assert!(said.contains("--output all.txt is one file for several tasks"), "{said}");
+    let all = bench.project.read("all.txt");
+    for slot in 0..2 {
+        assert!(all.contains(&format!("out of {slot}\n")), "{all}");
+        let kept = ours("two", slot);
+        let mut lines: Vec<&str> = kept.lines().collect();
+        lines.sort();
+        assert_eq!(lines, [format!("err of {slot}"), format!("out of {slot}")]);
+    }
+    end("--name three --output=/dev/null");
+    assert!(ours("three", 0).contains("err of 0"));
+
+    for (more, want) in [
+        ("-o logs/%A/%a.txt", "the folder of the log"),
+        ("-o a\\b", "backslash"),
+        ("-e %N/x", "--error: the folder of the log"),
+    ] {
+        let said = bench.run(&format!("{call} {more}")).assert(2).stderr;
+        assert!(said.contains(want), "{more}: {said}");
+    }
+}
+
+#[test]
 fn tasks_cancelled_by_hand_are_run_again() {
     tasks_cancelled_by_hand(&[]);
 }

@@ -86,6 +86,7 @@ impl AroundArgs {
             teardown: self.teardown.clone(),
             interpreter: self.interpreter.clone().unwrap_or_default(),
             hide_slurm: self.hide_slurm,
+            ..Around::default()
         };
         if let Some(line) =
             around.set_up.iter().chain(&around.teardown).find(|line| holds_key(line))

@@ -10,6 +10,7 @@ use super::{Failure, Place, code, logical_cwd, template, view, watch};
 use crate::drive::state::{self, OpenSweep, RunsOn, STATE_DIR, SweepFile};
 use crate::drive::{Driver, environment, render_script};
 use crate::launch::environment::holds_key;
+use crate::launch::logs::LogName;
 use crate::launch::request::{Given, Partition, Ranks, Remark, Request};
 use crate::launch::{self, request};
 use crate::log;
@@ -193,13 +194,41 @@ fn say_plan(
     }
 }
 
+/// Options that say where output goes: they are not copied into the script as they are.
+const LOGS: [&str; 2] = ["output", "error"];
+
+/// Fills in names of logs; refuses those that SLURM would not write, and warns of one that tasks share.
+fn fill_in_logs(file: &mut SweepFile, local: bool) -> Result<(), Failure> {
+    let user = std::env::var("USER").unwrap_or_default();
+    for (flag, name) in [("--output", &mut file.around.output), ("--error", &mut file.around.error)]
+    {
+        let Some(name) = name else { continue };
+        if local {
+            err!("warning: {flag} is for SLURM: logs of a local sweep are in its folder");
+            continue;
+        }
+        let read = LogName::read(name, &file.policy.job_name, &user);
+        let read = read.map_err(|error| {
+            Failure::new(code::COMMAND_LINE, format!("{flag}: {error}"))
+                .help("logs/%x-%A_%a.out is a good name")
+        })?;
+        if read.is_shared {
+            err!(
+                "warning: {flag} {name} is one file for several tasks (%A_%a in its name gives each its own); the end of each run's output is kept in the sweep's folder"
+            );
+        }
+    }
+    Ok(())
+}
+
 /// Starts a sweep.
 pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
     let (spec, text) = read(&args.file)?;
     if holds_key(&String::from_utf8_lossy(&text)) {
         return Err(around::key_refused(&args.file.to_string_lossy()));
     }
-    let given = options(&args)?;
+    let (mut named, given): (Vec<Given>, Vec<Given>) =
+        options(&args)?.into_iter().partition(|given| LOGS.contains(&given.name.as_str()));
     let options: Vec<String> = given.iter().map(Given::word).collect();
     let (budget, reason) = budget(&args, &spec)?;
     let here = logical_cwd();
@@ -216,6 +245,13 @@ pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
     let name = launch::slug(&args.name.clone().or(spec.name.clone()).unwrap_or_else(|| {
         args.file.file_stem().unwrap_or_default().to_string_lossy().into_owned()
     }));
+    let mut around = args.around.read(&here)?;
+    let mut log_name = |which: &str| {
+        let last = named.iter().rposition(|given| given.name == which)?;
+        named.swap_remove(last).value
+    };
+    around.output = log_name("output");
+    around.error = log_name("error");
     let mut file = SweepFile {
         v: 1,
         name: name.clone(),
@@ -237,7 +273,7 @@ pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
         },
         runs_on: RunsOn::Slurm(args.clusters.clone()),
         options,
-        around: args.around.read(&here)?,
+        around,
         template: args.template.as_deref().map(template::read).transpose()?,
         requeue: !args.no_requeue,
         linger: args.linger,
@@ -246,6 +282,7 @@ pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
         created: log::now(),
     };
     err!("{}: {budget} runs ({reason}); the sweep lives in {}", file.name, state_dir.display());
+    fill_in_logs(&mut file, args.local)?;
     let jobs = u64::from(budget.div_ceil(args.runs_per_job));
     if !args.local {
         report(request::remarks(&given, ranks(&file)))?;

@@ -11,6 +11,7 @@ pub mod state;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::launch::logs::LogName;
 use crate::launch::{self, ScriptContext};
 use crate::log::slot::Slot;
 use crate::log::sweep::{self, Pair, Sweep};
@@ -22,7 +23,7 @@ use crate::scheduler::{Limits, Row, SubmitRefusal, Submitted, limit_name};
 use local::Local;
 pub use lock::{Holder, Lock, Turn};
 use room::Room;
-use state::{OpenSweep, RunsOn, StateError, SweepFile};
+use state::{Around, OpenSweep, RunsOn, StateError, SweepFile};
 
 /// How long the watcher tries to write to a file system that gives no clear answer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -469,6 +470,14 @@ impl Driver {
         for sub in ["logs", "beats"] {
             std::fs::create_dir_all(dir.join(sub)).map_err(io)?;
         }
+        for name in [logs(&self.sweep.file, |a| &a.output), logs(&self.sweep.file, |a| &a.error)] {
+            if let Some(folder) = name.map(|name| name.folder_from(&self.sweep.file.folder)) {
+                std::fs::create_dir_all(&folder).map_err(|source| DriveError::Io {
+                    what: format!("cannot make the folder of logs {}", folder.display()),
+                    source,
+                })?;
+            }
+        }
         let script = dir.join("script.sbatch");
         let text = render_script(&self.sweep.dir, &self.sweep.file, number, array)?;
         // sbatch reads it now, and an array is never submitted twice.
@@ -598,6 +607,12 @@ fn are_short(span: Duration) -> bool {
     cfg!(feature = "abort-hook") && span < Duration::from_secs(5)
 }
 
+/// A log's name of the user's own. One that cannot be read was refused by `submit`.
+pub fn logs(file: &SweepFile, which: impl Fn(&Around) -> &Option<String>) -> Option<LogName> {
+    let user = std::env::var("USER").unwrap_or_default();
+    LogName::read(which(&file.around).as_ref()?, &file.policy.job_name, &user).ok()
+}
+
 /// What the script of an array is made of.
 fn script_context(
     dir: &Path,
@@ -617,7 +632,9 @@ fn script_context(
     let state_dir = state::state_dir_of(dir);
     ScriptContext {
         job_name: array.name.clone(),
-        output: format!("{output}/%a.log"),
+        output: logs(file, |around| &around.output)
+            .map_or_else(|| format!("{output}/%a.log"), |name| name.pattern),
+        error: logs(file, |around| &around.error).map(|name| name.pattern),
         requeue: file.requeue,
         options: file.options.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -71,6 +71,10 @@ pub struct Around {
     pub teardown: Vec<String>,
     /// What `${interpreter}` stands for; `python` if it is empty.
     pub interpreter: String,
+    /// Where each job's output goes, in sbatch's notation; the sweep's folder if it is `None`.
+    pub output: Option<String>,
+    /// Where its errors go, if not to the same file.
+    pub error: Option<String>,
     /// Whether programs see one process where SLURM has several tasks.
     pub hide_slurm: bool,
 }

@@ -8,7 +8,9 @@ use std::time::Duration;
 use super::metrics;
 use super::program::{self, Exit, Launch, Signals};
 use super::setup::{self, Held, Setup};
+use crate::drive::logs;
 use crate::drive::state::{self, OpenSweep, RunsOn, StateError};
+use crate::launch::logs::LogName;
 use crate::log::slot::{ClaimRule, Claimant, Entry, Outcome, Record, Slot};
 use crate::log::sweep::{self, Pair, Sweep};
 use crate::log::{self, Fence, Log, LogError, View};
@@ -128,6 +130,9 @@ pub async fn run(dir: &Path, me: Me, setup: Setup, held: Option<Held>) -> Result
     if fence != Fence::Job(me.job.clone()) {
         say("this array is another job's or void: nothing to do");
         return Ok(0);
+    }
+    if own_log(&sweep).is_some_and(|name| !name.is_shared) {
+        link_log(&state::log_path(dir, me.array, me.task));
     }
     // What comes before the claimed pair had nothing to do: the lines run before the first run.
     let done = held.as_ref().and_then(|held| pairs.iter().position(|pair| *pair == held.pair));
@@ -498,6 +503,7 @@ impl Task {
             linger: Duration::from_secs(file.linger),
             kill_after: Duration::from_secs(10),
             metrics_from_stdout: file.metrics_from_stdout,
+            keep_tail: own_log(&self.sweep).is_some_and(|name| name.is_shared),
         })
     }
 
@@ -538,6 +544,9 @@ impl Task {
             }
         };
         let ended = ended.map_err(|source| TaskError::Io { what: "the program".into(), source })?;
+        if launch.keep_tail {
+            let _ = fs::write(state::log_path(&dir, self.me.array, self.me.task), &ended.tail);
+        }
         let (exit, signal) = match ended.exit {
             Exit::Code(code) => (Some(code), None),
             Exit::Signal(signal) => (None, Some(signal)),
@@ -652,6 +661,22 @@ impl Task {
         if matches!(self.sweep.file.runs_on, RunsOn::Slurm(_)) {
             scontrol(args);
         }
+    }
+}
+
+/// The user's own name for the logs of jobs, if there is one.
+fn own_log(sweep: &OpenSweep) -> Option<LogName> {
+    let on_slurm = matches!(sweep.file.runs_on, RunsOn::Slurm(_));
+    on_slurm.then(|| logs(&sweep.file, |around| &around.output)).flatten()
+}
+
+/// Makes a task's log found where all logs are, too: by a link to what our stderr is.
+fn link_log(path: &Path) {
+    if let Ok(log) = fs::read_link("/proc/self/fd/2")
+        && log.is_file()
+    {
+        let _ = fs::remove_file(path);
+        let _ = std::os::unix::fs::symlink(log, path);
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is given to sbatch: the script and the options.
 
 pub mod environment;
+pub mod logs;
 pub mod request;
 pub mod template;
 
@@ -16,6 +17,8 @@ pub struct ScriptContext {
     pub job_name: String,
     /// Where each task's output goes, in sbatch's own notation, relative to the folder of the job.
     pub output: String,
+    /// Where its errors go, if not to the same file.
+    pub error: Option<String>,
     /// Whether SLURM may start a task again under the same id.
     pub requeue: bool,
     /// The user's own sbatch options.
@@ -171,6 +174,7 @@ mod tests {
         ScriptContext {
             job_name: "lr-abc".into(),
             output: ".sweepctl/sweeps/lr/arrays/0/logs/%a.log".into(),
+            error: None,
             requeue: true,
             options: vec!["--time=10".into(), "--comment=two words".into()],
             version: "0.1.0".into(),

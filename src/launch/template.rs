@@ -30,6 +30,7 @@ pub fn faults(template: &str) -> Result<Vec<String>, RenderError> {
         let context = ScriptContext {
             job_name: "probe name".to_owned(),
             output: "logs of probe/%a.log".to_owned(),
+            error: Some("errors of probe/%a.log".to_owned()),
             requeue,
             options: vec!["--comment=probe one".to_owned(), "--nice=2".to_owned()],
             version: "0".to_owned(),
@@ -68,6 +69,10 @@ fn faults_of(script: &str, context: &ScriptContext) -> Vec<String> {
     let wanted = [
         (directive(&format!("--job-name={}", context.job_name)), "{{directive job_name}}"),
         (directive(&format!("--output={}", context.output)), "{{directive output}}"),
+        (
+            directive(&format!("--error={}", context.error.clone().unwrap_or_default())),
+            "{{directive error}}",
+        ),
         ("--open-mode=append".to_owned(), ""),
         (requeue.to_owned(), ""),
     ];
@@ -80,6 +85,9 @@ fn faults_of(script: &str, context: &ScriptContext) -> Vec<String> {
                 ("--requeue" | "--no-requeue", _) => {
                     "{{#if requeue}} #SBATCH --requeue {{else}} #SBATCH --no-requeue {{/if}}"
                         .to_owned()
+                }
+                ("--error", _) => {
+                    "{{#if error}} #SBATCH --error={{directive error}} {{/if}}".to_owned()
                 }
                 (_, "") => format!("#SBATCH {option}"),
                 (name, variable) => format!("#SBATCH {name}={variable}"),
@@ -170,6 +178,7 @@ mod tests {
         let table = [
             ("#SBATCH --job-name={{directive job_name}}\n", "", "job-name"),
             ("#SBATCH --output={{directive output}}\n", "", "--output="),
+            ("#SBATCH --error={{directive error}}\n", "", "{{#if error}}"),
             ("#SBATCH --open-mode=append\n", "", "--open-mode=append"),
             ("#SBATCH --requeue\n", "", "{{#if requeue}}"),
             ("#SBATCH --no-requeue\n", "", "{{#if requeue}}"),

@@ -49,6 +49,8 @@ pub struct Launch {
     pub kill_after: Duration,
     /// Read metrics from the program's stdout, which is copied to ours all the same.
     pub metrics_from_stdout: bool,
+    /// Keep the end of the program's output, which is copied to ours all the same.
+    pub keep_tail: bool,
 }
 
 impl Launch {
@@ -62,6 +64,7 @@ impl Launch {
             linger: Duration::from_secs(30),
             kill_after: Duration::from_secs(10),
             metrics_from_stdout: false,
+            keep_tail: false,
         }
     }
 }
@@ -93,6 +96,8 @@ pub struct Ended {
     pub signals: Vec<i32>,
     /// The last value of each metric on its stdout, if [`Launch::metrics_from_stdout`].
     pub summary: IndexMap<String, Value>,
+    /// The last 64 KiB of its stdout and stderr, if [`Launch::keep_tail`].
+    pub tail: Vec<u8>,
     /// From its start to the end of its main process.
     pub elapsed: Duration,
     /// Processes of the run that outlived even KILL: they are stuck inside the kernel.

@@ -14,7 +14,6 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::output::Copying;
 use super::processes::{Identity, Process, children_of, has_no_children, processes, send};
 use super::{Ended, GIVE_UP_AFTER, Signals};
-use crate::job::metrics::Row;
 
 /// A program that was started. Dropping it kills everything the run has started.
 #[derive(Debug)]
@@ -24,7 +23,7 @@ pub struct Running {
     pub(super) started: Instant,
     pub(super) linger: Duration,
     pub(super) kill_after: Duration,
-    pub(super) copying: Option<Copying>,
+    pub(super) copying: Copying,
     /// Descendants of ours that were there before the program: none of its business.
     pub(super) before: HashSet<Identity>,
     /// The kinds of signals that went to the group, each at most once.
@@ -120,14 +119,11 @@ impl Running {
         };
         self.clean = true;
 
-        let summary = match self.copying.take() {
-            Some(copying) => copying.finish().await,
-            None => Row::new(),
-        };
+        let (summary, tail) = std::mem::take(&mut self.copying).finish().await;
         // The signal that ended the program may have reached us just after its end did.
         seen.extend(signals.drain().await);
         let left = left.iter().map(|stray| stray.pid.as_raw_pid().cast_unsigned()).collect();
-        Ok(Ended { exit: status.into(), signals: seen, summary, elapsed, left })
+        Ok(Ended { exit: status.into(), signals: seen, summary, tail, elapsed, left })
     }
 
     /// Sends a signal to the group, unless it had one of that kind.

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal};
 use tokio::process::Command;
 use tokio::time::Instant;
 
-use super::output::Copying;
+use super::output::{Copying, Stream};
 use super::processes::{Process, children_of, processes};
 use super::{Launch, Running};
 
@@ -36,13 +36,19 @@ pub async fn start(launch: &Launch) -> io::Result<Running> {
     if let Some(cwd) = &launch.cwd {
         command.current_dir(cwd);
     }
-    let output = if launch.metrics_from_stdout {
-        let (reader, writer) = io::pipe()?;
-        command.stdout(writer);
-        Some(reader)
-    } else {
-        None
-    };
+    let mut streams = Vec::new();
+    for is_stderr in [false, true] {
+        let metrics = launch.metrics_from_stdout && !is_stderr;
+        if metrics || launch.keep_tail {
+            let (from, writer) = io::pipe()?;
+            if is_stderr {
+                command.stderr(writer)
+            } else {
+                command.stdout(writer)
+            };
+            streams.push(Stream { from, is_stderr, metrics, tail: launch.keep_tail });
+        }
+    }
     // SAFETY: between fork and exec only plain system calls are allowed. These are two of them:
     // nothing allocates, takes a lock or reads memory that another thread may be changing.
     unsafe {
@@ -53,7 +59,7 @@ pub async fn start(launch: &Launch) -> io::Result<Running> {
         });
     }
     let child = command.spawn()?;
-    // It holds the writing end of the pipe, whose end we could never see.
+    // It holds the writing ends of the pipes, whose ends we could never see.
     drop(command);
     let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
     let pid = pid.ok_or_else(|| io::Error::other("the program has no process ID"))?;
@@ -63,13 +69,13 @@ pub async fn start(launch: &Launch) -> io::Result<Running> {
         started: Instant::now(),
         linger: launch.linger,
         kill_after: launch.kill_after,
-        copying: None,
+        copying: Copying::default(),
         before,
         forwarded: Vec::new(),
         termed: HashSet::new(),
         reaped: false,
         clean: false,
     };
-    running.copying = output.map(Copying::start).transpose()?;
+    running.copying = Copying::start(streams)?;
     Ok(running)
 }
