@@ -280,3 +280,99 @@ fn a_key_in_a_line_a_variable_or_the_sweep_file_is_refused() {
     run(&scratch, &["--setup", "export WANDB_API_KEY=$(cat key)"], 0);
     assert!(scratch.path("ran").exists());
 }
+
+/// A stand-in for a container runtime: `bind`s by its own option, then a root of its own without `/root` and `/home`.
+const INSIDE: &str = r#"
+root=$(mktemp -d)
+export ROOT="$root" WORKDIR="$workdir" INSIDE="$image"
+exec unshare --mount bash -c '
+  mount -t tmpfs none "$ROOT"
+  for path in /usr /bin /lib /lib64 /etc /dev /proc "${@:1:COUNT}"; do
+    [ -e "$path" ] || continue
+    mkdir -p "$ROOT$path" && mount --rbind "$path" "$ROOT$path" || exit 1
+  done
+  exec chroot "$ROOT" /usr/bin/env -C "$WORKDIR" "${@:COUNT+1}"' bash "${binds[@]}" "$@"
+"#;
+
+fn program_in_a_container(more: &[&str], name: &str, options: &str) {
+    if !rustix::process::geteuid().is_root() {
+        skip::<()>("a stand-in for containers needs root");
+        return;
+    }
+    let scratch = project(2, "");
+    scratch.write(
+        "train.sh",
+        "echo \"$INSIDE $(readlink /proc/self/ns/mnt) $PWD $1\" >> seen; [ ! -e \"$OUTSIDE\" ]; echo \"outside: $?\" >> seen\n\
+         echo '{\"loss\": 1}' >> \"$SWEEPCTL_METRICS\"; ls \"$SWEEPCTL_SCRATCH\" > /dev/null && echo scratch >> seen\n",
+    );
+    let tool_text =
+        format!("#!/bin/bash\nbinds=()\n{options}\nexport COUNT=${{#binds[@]}}\n{INSIDE}");
+    tool(&scratch, &format!("tools/{name}"), &tool_text);
+    let outside = scratch.path("../home/outside");
+    fs::write(&outside, "").expect("ours");
+    let path =
+        format!("{}:{}", scratch.path("tools").display(), std::env::var("PATH").expect("PATH"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let set_up = "readlink /proc/self/ns/mnt >> outer";
+    let mut command =
+        submit(&scratch, &["--setup", set_up, "--scratch", &folder.path().display().to_string()]);
+    command.args(more).env("PATH", path).env("OUTSIDE", &outside);
+    expect_code(&command.output().expect("it runs"), 0);
+    let seen = scratch.read("seen");
+    let outer = scratch.read("outer");
+    let here = scratch.path("x").parent().expect("a folder").display().to_string();
+    for (line, x) in seen.lines().filter(|line| line.contains("mnt:")).zip(0..) {
+        let words: Vec<&str> = line.split(' ').collect();
+        assert_eq!((words[0], words[2]), ("img:1", &*here), "{seen}");
+        assert_eq!(words[3], format!("--x={x}"));
+        assert!(!outer.contains(words[1]), "the program is outside");
+    }
+    assert_eq!(seen.matches("mnt:").count(), 2, "{seen}");
+    assert_eq!(seen.matches("outside: 0").count(), 2, "what is not mounted is seen: {seen}");
+    assert_eq!(seen.matches("scratch").count(), 2, "{seen}");
+    let status = scratch.sweepctl().args(["status", "--json"]).output().expect("it runs");
+    let json: serde_json::Value = serde_json::from_slice(&status.stdout).expect("JSON");
+    assert_eq!(json["sweeps"][0]["runs"][1]["summary"]["loss"], 1, "{json}");
+}
+
+#[test]
+fn a_program_runs_in_an_apptainer_container_and_its_wrapper_outside() {
+    let options = "[ \"$1\" = exec ] || exit 9; shift\n\
+        while :; do case $1 in --bind) binds+=(\"$2\"); shift 2;; --pwd) workdir=$2; shift 2;; --nv) shift;; *) break;; esac; done\n\
+        image=$1; shift";
+    let more = [
+        "--container-image",
+        "img:1",
+        "--container-runtime",
+        "apptainer",
+        "--container-arg",
+        "--nv",
+    ];
+    program_in_a_container(&more, "apptainer", options);
+    program_in_a_container(&more, "singularity", options);
+}
+
+#[test]
+fn a_program_runs_in_a_pyxis_container_and_its_wrapper_outside() {
+    let options = "while :; do case $1 in --container-image=*) image=${1#*=};; --container-workdir=*) workdir=${1#*=};;\n\
+        --container-mounts=*) IFS=, read -ra pairs <<<\"${1#*=}\"; for pair in \"${pairs[@]}\"; do binds+=(\"${pair%%:*}\"); done;;\n\
+        --ntasks=1|--nodes=1) ;; *) break;; esac; shift; done";
+    program_in_a_container(&["--container-image", "img:1"], "srun", options);
+}
+
+#[test]
+fn a_container_may_be_started_by_words_of_ones_own() {
+    let scratch = project(1, "echo \"$INSIDE\" > seen");
+    let more =
+        ["--container-runtime", "command", "--container-arg", "env", "--container-arg", "INSIDE=1"];
+    run(&scratch, &more, 0);
+    assert_eq!(scratch.read("seen"), "1\n");
+    for more in [&["--container-runtime", "command"][..], &["--container-mounts", "/data"]] {
+        let err = run(&scratch, more, 2);
+        assert!(err.contains("a container needs --container-image"), "{err}");
+    }
+    let err = run(&scratch, &["--container-image", "img", "--container-runtime", "command"], 2);
+    assert!(err.contains("needs the words that start the container"), "{err}");
+    let err = run(&scratch, &["--new", "--container-image", "img.sif"], 6);
+    assert!(err.contains("`singularity` not found"), "{err}");
+}

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Failure, code};
 use crate::drive::state::Around;
+use crate::launch::container::{Container, Runtime};
 use crate::launch::environment::{Environment, holds_key};
 
 #[derive(clap::Args, Debug)]
@@ -36,6 +37,21 @@ pub(super) struct AroundArgs {
     /// A folder for temporary and W&B files, made in the job; may name its variables, as in '$TMPDIR/sweep'
     #[arg(long, value_name = "DIR")]
     scratch: Option<String>,
+    /// An image in which the program runs
+    #[arg(long, value_name = "IMAGE")]
+    container_image: Option<String>,
+    /// What runs it [default: by the image's name]
+    #[arg(long, value_name = "RUNTIME", value_enum)]
+    container_runtime: Option<Runtime>,
+    /// More folders to be seen inside, with commas: SOURCE or SOURCE:TARGET; the job's own are
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    container_mounts: Vec<String>,
+    /// The folder inside [default: the job's own]
+    #[arg(long, value_name = "DIR")]
+    container_workdir: Option<String>,
+    /// A word more for the runtime; with `command` these words start the container
+    #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
+    container_arg: Vec<String>,
     /// What ${interpreter} stands for [default: python]
     #[arg(long, value_name = "PROGRAM")]
     interpreter: Option<String>,
@@ -86,6 +102,7 @@ impl AroundArgs {
             teardown: self.teardown.clone(),
             interpreter: self.interpreter.clone().unwrap_or_default(),
             hide_slurm: self.hide_slurm,
+            container: self.container(here)?,
             ..Around::default()
         };
         if let Some(line) =
@@ -96,6 +113,48 @@ impl AroundArgs {
             return Err(key_refused(flag));
         }
         Ok(around)
+    }
+}
+
+impl AroundArgs {
+    fn container(&self, here: &Path) -> Result<Option<Container>, Failure> {
+        let image = self.container_image.clone().unwrap_or_default();
+        let others = !self.container_mounts.is_empty()
+            || !self.container_arg.is_empty()
+            || self.container_workdir.is_some()
+            || self.container_runtime.is_some();
+        let runtime = self.container_runtime.unwrap_or_else(|| Runtime::of_image(&image));
+        match (image.is_empty(), runtime) {
+            (true, _) if !others => return Ok(None),
+            (true, Runtime::Command) if !self.container_arg.is_empty() => {}
+            (true, _) => {
+                return Err(Failure::new(
+                    code::COMMAND_LINE,
+                    "a container needs --container-image",
+                ));
+            }
+            (false, Runtime::Command) if self.container_arg.is_empty() => {
+                let text = "--container-runtime command needs the words that start the container";
+                return Err(Failure::new(code::COMMAND_LINE, text).help(
+                    "give each by --container-arg: --container-arg podman --container-arg run",
+                ));
+            }
+            (false, _) => {}
+        }
+        // A file is meant from here, wherever the job runs.
+        let file = here.join(&image);
+        let image = if !image.is_empty() && file.exists() {
+            file.to_string_lossy().into_owned()
+        } else {
+            image
+        };
+        Ok(Some(Container {
+            runtime,
+            image,
+            args: self.container_arg.clone(),
+            mounts: self.container_mounts.clone(),
+            workdir: self.container_workdir.clone(),
+        }))
     }
 }
 

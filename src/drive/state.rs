@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::launch::container::Container;
 use crate::log::slot::{Phase, Slot};
 use crate::log::sweep::Sweep;
 use crate::log::{self, Fence, Log, LogError, View};
@@ -71,6 +72,8 @@ pub struct Around {
     pub teardown: Vec<String>,
     /// What `${interpreter}` stands for; `python` if it is empty.
     pub interpreter: String,
+    /// The container of the programs.
+    pub container: Option<Container>,
     /// Where each job's output goes, in sbatch's notation; the sweep's folder if it is `None`.
     pub output: Option<String>,
     /// Where its errors go, if not to the same file.

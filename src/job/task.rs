@@ -461,7 +461,7 @@ impl Task {
         if argv.contains(&json_path) {
             write("args.json", &serde_json::to_string(&config).unwrap_or_default())?;
         }
-        let argv: Vec<OsString> = argv.into_iter().map(OsString::from).collect();
+        let mut argv: Vec<OsString> = argv.into_iter().map(OsString::from).collect();
         let mut env: Vec<(OsString, OsString)> = std::env::vars_os()
             .filter(|(name, _)| {
                 let name = name.to_string_lossy();
@@ -485,6 +485,11 @@ impl Task {
         set("SWEEPCTL_SWEEP", file.name.clone().into());
         set("SWEEPCTL_SLOT", pair.0.to_string().into());
         let cwd = std::env::current_dir().map_err(|error| format!("no working folder: {error}"))?;
+        if let Some(container) = &file.around.container {
+            let mut own = vec![cwd.clone(), state::state_dir_of(&self.sweep.dir).to_owned()];
+            own.extend(std::env::var_os("SWEEPCTL_SCRATCH").map(PathBuf::from));
+            argv = container.argv(argv, &cwd, &own, &|name| which::which(name).is_ok());
+        }
         program::resolve(&argv, &env, &cwd, file.spec.program.as_deref()).map_err(|missing| {
             let mut text = missing.what;
             if let Some(hint) = missing.hint {

@@ -1,5 +1,6 @@
 //! What is given to sbatch: the script and the options.
 
+pub mod container;
 pub mod environment;
 pub mod logs;
 pub mod request;
