@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use super::around::{self, AroundArgs};
 use super::sbatch_args::SbatchArgs;
 use super::{Failure, Place, code, logical_cwd, template, view, watch};
-use crate::drive::state::{self, OpenSweep, RunsOn, STATE_DIR, SweepFile};
+use crate::drive::state::{self, Around, OpenSweep, RunsOn, STATE_DIR, SweepFile};
 use crate::drive::{Driver, environment, render_script};
-use crate::launch::environment::holds_key;
+use crate::launch::environment::{holds_key, misspelt};
 use crate::launch::logs::LogName;
 use crate::launch::request::{Given, Partition, Ranks, Remark, Request};
 use crate::launch::{self, request};
@@ -142,6 +142,22 @@ fn report(remarks: Vec<Remark>) -> Result<(), Failure> {
         // Printed with the exit code.
         Some(error) => Err(Failure::new(code::SWEEP_FILE, error.message).help(error.help)),
         None => Ok(()),
+    }
+}
+
+/// Says what in the environment of jobs is likely to go wrong.
+fn warn_of_environment(around: &Around) {
+    let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
+    for (name, meant) in misspelt(names) {
+        err!("warning: {name} is no variable of W&B's, which ignores it: did you mean {meant}?");
+    }
+    const GPUS: &str = "CUDA_VISIBLE_DEVICES";
+    let by_hand = around.set_up.iter().any(|line| line.contains(&format!("{GPUS}=")));
+    if by_hand || std::env::var_os(GPUS).is_some() {
+        let place = if by_hand { "in a set-up line" } else { "in this shell" };
+        err!(
+            "warning: {GPUS} is set {place}: SLURM gives each job its own GPUs, and other numbers hide them (unset it)"
+        );
     }
 }
 
@@ -286,6 +302,7 @@ pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
     let jobs = u64::from(budget.div_ceil(args.runs_per_job));
     if !args.local {
         report(request::remarks(&given, ranks(&file)))?;
+        warn_of_environment(&file.around);
     }
     if args.dry_run {
         if !args.local {

@@ -86,6 +86,30 @@ fn expanding(word: &str) -> String {
     quoted
 }
 
+/// The variables among `names` that seem to be misspelt ones of W&B's, with what was meant.
+///
+/// W&B ignores them without a word, and people wait for what they have set.
+#[must_use]
+pub fn misspelt(names: impl Iterator<Item = String>) -> Vec<(String, String)> {
+    let letters = |text: &str| {
+        let mut letters: Vec<char> = text.to_ascii_uppercase().chars().collect();
+        letters.sort_unstable();
+        letters
+    };
+    let meant = |name: &str| {
+        let (start, rest) = name.split_once('_')?;
+        let other = start != "WANDB" && !start.is_empty();
+        // The same five letters, or all but one of them.
+        let (have, want) = (letters(start), letters("WANDB"));
+        let missing = want.iter().filter(|letter| !have.contains(letter)).count();
+        let close = have.len().abs_diff(want.len()) + missing <= 1;
+        (other && close).then(|| format!("WANDB_{rest}"))
+    };
+    let mut found: Vec<_> = names.filter_map(|name| Some((name.clone(), meant(&name)?))).collect();
+    found.sort();
+    found
+}
+
 /// Why a text that shall become part of a script holds a secret, if it seems to.
 ///
 /// A W&B key in a script is readable by everyone who can read the state folder, `scontrol` or the process list.
@@ -157,6 +181,33 @@ mod tests {
             "[ -d \"$WANDB_DIR\" ] && [ -d \"$TMPDIR\" ] && echo $WANDB_CACHE_DIR",
         );
         assert_eq!(said, format!("{path}/7/wandb-cache\n"));
+    }
+
+    #[test]
+    fn r24_misspelt_names_of_wandb_are_seen() {
+        let names = [
+            "WANBD__SERVICE_WAIT",
+            "WANDB_MODE",
+            "WNADB_DIR",
+            "WADB_MODE",
+            "wandb_mode",
+            "PATH",
+            "_",
+            "WANDBX_Y",
+        ];
+        let found = misspelt(names.iter().map(|name| (*name).to_owned()));
+        let found: Vec<String> =
+            found.iter().map(|(name, meant)| format!("{name} {meant}")).collect();
+        assert_eq!(
+            found,
+            [
+                "WADB_MODE WANDB_MODE",
+                "WANBD__SERVICE_WAIT WANDB__SERVICE_WAIT",
+                "WANDBX_Y WANDB_Y",
+                "WNADB_DIR WANDB_DIR",
+                "wandb_mode WANDB_mode",
+            ]
+        );
     }
 
     #[test]
