@@ -98,12 +98,12 @@ pub fn misspelt(names: impl Iterator<Item = String>) -> Vec<(String, String)> {
     };
     let meant = |name: &str| {
         let (start, rest) = name.split_once('_')?;
-        let other = start != "WANDB" && !start.is_empty();
+        let other = start != "WANDB";
         // The same five letters, or all but one of them.
         let (have, want) = (letters(start), letters("WANDB"));
         let missing = want.iter().filter(|letter| !have.contains(letter)).count();
-        let close = have.len().abs_diff(want.len()) + missing <= 1;
-        (other && close).then(|| format!("WANDB_{rest}"))
+        let close = have.len().abs_diff(want.len()) <= 1 && missing <= 1;
+        (other && close && start.starts_with(['W', 'w'])).then(|| format!("WANDB_{rest}"))
     };
     let mut found: Vec<_> = names.filter_map(|name| Some((name.clone(), meant(&name)?))).collect();
     found.sort();
