@@ -102,7 +102,9 @@ fn submit(testbed: &Testbed) {
         command
     };
     let first = time(&mut detach(testbed, &scratch));
-    memory.iter().for_each(|memory| drop(time(&mut in_memory(memory))));
+    if let Some(memory) = &memory {
+        time(&mut in_memory(memory));
+    }
     let (mut ours, mut synced, mut free, mut bare) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for _ in 0..9 {

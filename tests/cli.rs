@@ -276,6 +276,23 @@ fn the_script_that_is_submitted_differs_from_the_dry_run_in_the_nonce_alone() {
 }
 
 #[test]
+fn what_is_likely_to_go_wrong_in_the_environment_is_said() {
+    let scratch = project();
+    let plan = |name: &str, value: &str, more: &[&str]| {
+        let mut command = scratch.sweepctl();
+        command.args(["submit", "sweep.yaml", "--dry-run", "-t", "10"]).args(more).env(name, value);
+        expect_code(&command.output().expect("it runs"), 0).1
+    };
+    let err = plan("WANBD__SERVICE_WAIT", "300", &[]);
+    assert!(err.contains("did you mean WANDB__SERVICE_WAIT?"), "{err}");
+    let err = plan("CUDA_VISIBLE_DEVICES", "0", &[]);
+    assert!(err.contains("warning: CUDA_VISIBLE_DEVICES is set in this shell"), "{err}");
+    let err = plan("X", "", &["--export", "CUDA_VISIBLE_DEVICES=1"]);
+    assert!(err.contains("warning: CUDA_VISIBLE_DEVICES is set in a set-up line"), "{err}");
+    assert!(!plan("X", "", &[]).contains("warning"), "{err}");
+}
+
+#[test]
 fn a_template_is_listed_shown_written_out_checked_and_used() {
     let scratch = project();
     let (list, _) = expect_code(&call(&scratch, &["template", "list"]), 0);

@@ -191,6 +191,56 @@ fn a_local_sweep_by_settings_is_found_where_they_say_it_is() {
 }
 
 #[test]
+fn what_jobs_do_around_their_runs_can_stand_in_settings() {
+    let scratch = project();
+    scratch.write("deep/sweep.yaml", SWEEP);
+    scratch.write("deep/train.sh", "echo $A $B $C $FROM_VENV $FROM_FILE $LIMIT >>seen\n");
+    scratch.write("venv/bin/activate", "export FROM_VENV=venv\n");
+    scratch.write("vars.env", "FROM_FILE=file\n");
+    scratch.write(
+        "sweepctl.yaml",
+        "local: true\nvenv: venv\nenv-file: ./vars.env\nexport: {A: 1, B: 2, C: '$A'}\n\
+         setup: |\n  ulimit -n 77\n  export LIMIT=$(ulimit -n)\nteardown: [echo over >>ended]\n",
+    );
+    let command = |args: &str| {
+        let mut command = scratch.sweepctl();
+        command.current_dir(scratch.path("deep")).args(args.split_whitespace());
+        command.output().unwrap()
+    };
+    expect_code(&command("submit sweep.yaml --export B=flag"), 0);
+    let seen = scratch.read("deep/seen");
+    assert_eq!(seen.lines().count(), 6);
+    assert!(seen.lines().all(|line| line == "1 flag $A venv file 77"), "{seen}");
+    assert!(scratch.read("deep/ended").starts_with("over\n"));
+    // A flag replaces a list.
+    let (script, _) = expect_code(&command("render sweep.yaml --setup true"), 0);
+    assert!(script.contains("true") && !script.contains("ulimit"), "{script}");
+    let (_, err) = expect_code(&command("render sweep.yaml --venv nowhere"), 2);
+    assert!(err.contains("deep/nowhere/bin/activate"), "{err}");
+}
+
+#[test]
+fn a_container_of_several_files_is_one() {
+    let scratch = project();
+    scratch.write_outside(
+        "home/.config/sweepctl/config.yaml",
+        "container: {runtime: apptainer, mounts: [/data]}\n",
+    );
+    scratch.write("images/x.sif", "");
+    scratch.write("sweepctl.yaml", "container: {image: images/x.sif}\n");
+    let (shown, _) = expect_code(&call(&scratch, "config show --container-mounts /a,/b"), 0);
+    let image = scratch.path("images/x.sif");
+    for want in ["runtime: apptainer", "mounts: [/a, /b]", &*format!("image: {}", image.display())]
+    {
+        assert!(shown.contains(want), "{want}:\n{shown}");
+    }
+    expect_code(&call(&scratch, "render sweep.yaml"), 0);
+    scratch.write("sweepctl.yaml", "container: {image: null, args: [--nv]}\n");
+    let (_, err) = expect_code(&call(&scratch, "render sweep.yaml"), 2);
+    assert!(err.contains("a container needs"), "{err}");
+}
+
+#[test]
 fn init_without_slurm_writes_a_local_project_that_runs_and_overwrites_nothing() {
     let scratch = Scratch::new();
     scratch.write("main.py", "echo $* >>seen\n");

@@ -670,12 +670,196 @@ fn a_limit_on_submitted_jobs_only_delays() {
     assert!(jobs.len() <= 25, "{} arrays", jobs.len());
 }
 
+/// Accounts of root's beside `lab1`: `few` may have 6 tasks queued or running, 2 of them running.
+fn add_limited_account(bench: &Bench) {
+    for call in [
+        "add account few Cluster=testbed",
+        "add user root Account=few",
+        "modify user where name=root account=few set MaxSubmitJobs=6 MaxJobs=2",
+    ] {
+        let args: Vec<&str> = ["-i"].into_iter().chain(call.split(' ')).collect();
+        bench.slurm.run("sacctmgr", &args);
+    }
+    wait_until("slurmctld knows the limit", LIMIT, || {
+        let all =
+            bench.slurm.run("scontrol", &["show", "assoc_mgr", "flags=assoc", "accounts=few"]);
+        all.contains("MaxSubmitJobs=6")
+    });
+}
+
+#[test]
+fn sweeps_of_two_accounts_each_keep_to_their_own_limits() {
+    let Some(bench) = Bench::start(&[("ACCOUNTING", "1")]) else { return };
+    add_limited_account(&bench);
+    let work = |account: &str| {
+        format!(
+            "[ $SLURM_JOB_ACCOUNT = {account} ] && echo \"start $*\" >>most && sleep 1 && echo end >>most"
+        )
+    };
+    bench.grid_in("few", 20, &work("few"));
+    bench.grid_in("many", 20, &work("lab1"));
+    let submit = |account: &str, folder: &str| {
+        let args = format!("submit sweep.yaml --warmup 0 -A {account}");
+        Running::start(bench.command_in(folder, &args), &args)
+    };
+    let few = submit("few", "few");
+    wait_until("the limited one is full", LIMIT, || {
+        bench.queue(&["--account=few"]).lines().count() == 6
+    });
+    let many = submit("lab1", "many");
+    let mut most = 0;
+    wait_until("the other one has ended", LIMIT, || {
+        most = most.max(bench.queue(&["--account=few"]).lines().count());
+        bench.seen_in("many", "end").len() == 20
+    });
+    let limited = bench.seen_in("few", "end").len();
+    assert!(limited < 20, "the limited one was not slower");
+    let many = many.end().assert(0);
+    assert!(!many.stderr.contains("Limit"), "{}", many.stderr);
+    let few = few.end().assert(0);
+    assert!(most <= 6, "{most}");
+    assert_eq!(few.stderr.matches("(AssocMaxSubmitJobLimit): queueing what it takes").count(), 1);
+    assert!(few.stderr.contains("pending (AssocMaxJobsLimit)"), "{}", few.stderr);
+    for folder in ["few", "many"] {
+        bench.assert_exact_in(folder, 20);
+        assert_eq!(bench.seen_in(folder, "start").len(), 20);
+    }
+    let jobs = bench.queue(&["--states=all", "--account=few", "--format=%F"]);
+    let jobs: std::collections::BTreeSet<&str> = jobs.lines().collect();
+    assert!(jobs.len() <= 12, "{} arrays", jobs.len());
+}
+
+#[test]
+fn what_a_limit_keeps_back_from_a_detached_sweep_is_said_and_ticks_go_on() {
+    let Some(bench) = Bench::start(&[("ACCOUNTING", "1")]) else { return };
+    add_limited_account(&bench);
+    bench.grid(14, ":");
+    let ran = bench.run("submit sweep.yaml --detach --warmup 0 -A few").assert(0);
+    assert!(ran.stderr.contains("AssocMaxSubmitJobLimit"), "{}", ran.stderr);
+    let left = "8 runs are not queued yet; `sweepctl watch sweep` or `sweepctl tick sweep` goes on";
+    assert!(ran.stderr.contains(left), "{}", ran.stderr);
+    wait_until("ticks close the sweep", LIMIT, || {
+        bench.run("tick").assert(0);
+        bench.status()["state"] == "finished"
+    });
+    bench.assert_exact(14);
+}
+
+#[test]
+fn an_account_that_is_not_ours_is_refused_before_anything_is_made() {
+    let Some(bench) = Bench::start(&[("ACCOUNTING", "1")]) else { return };
+    add_limited_account(&bench);
+    bench.grid(4, ":");
+    bench.slurm.run("sacctmgr", &["-i", "add", "account", "theirs", "Cluster=testbed"]);
+    for account in ["theirs", "nosuch"] {
+        let ran = bench.run(&format!("submit sweep.yaml -A {account}")).assert(4);
+        assert!(ran.stderr.contains("Invalid account"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("sacctmgr show assoc user=$USER"), "{}", ran.stderr);
+        assert!(!bench.project.path(".sweepctl/sweeps").exists());
+    }
+    assert_eq!(bench.queue(&["--states=all"]), "");
+    bench.run("submit sweep.yaml -A few").assert(0);
+    bench.assert_exact(4);
+}
+
 /// A sweep of 12 runs that waits for the file `go`, with 4 of them under way.
 fn waiting(bench: &Bench) -> Running {
     bench.grid(12, "until [ -e go ]; do sleep 0.1; done");
     let submit = bench.begin("submit sweep.yaml --parallel 4");
     bench.wait_for_starts(4);
     submit
+}
+
+#[test]
+fn a_later_tick_from_another_shell_submits_with_the_environment_of_the_first() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    let venv = bench.project.path("venv");
+    let made = Command::new("python3").args(["-m", "venv", "--without-pip"]).arg(&venv).status();
+    assert!(made.is_ok_and(|made| made.success()), "python3 -m venv");
+    let file = "program: t.py\nmethod: grid\nparameters: {x: {values: [0, 1, 2, 3]}}\n";
+    bench.project.write("sweep.yaml", file);
+    bench
+        .project
+        .write("t.py", "import sys\nopen('seen', 'a').write('end ' + sys.prefix + '\\n')\n");
+    // As `source venv/bin/activate` does; then a shell that knows nothing of it.
+    let mut submit = bench.command("submit sweep.yaml --jobs 2 --warmup 0");
+    let path = std::env::var("PATH").unwrap();
+    submit.env("VIRTUAL_ENV", &venv).env("PATH", format!("{}/bin:{path}", venv.display()));
+    let submit = Running::start(submit, "submit");
+    bench.wait_for_ends(1);
+    drop(submit);
+    wait_until("four runs", LIMIT, || {
+        let mut tick = bench.command("tick");
+        tick.env_clear().envs(bench.slurm.env()).env("SWEEPCTL_SPANS", "2");
+        Running::start(tick, "tick").end().assert(0);
+        bench.seen("end").len() == 4
+    });
+    assert_eq!(bench.seen("end"), vec![venv.display().to_string(); 4]);
+}
+
+#[test]
+fn a_task_cancelled_during_its_set_up_is_run_again() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    bench.grid(3, ":");
+    let setup = "touch set-up; until [ -e go ]; do sleep 0.1; done";
+    let mut submit = bench.command("submit sweep.yaml --warmup 0 --teardown :");
+    submit.args(["--setup", setup]);
+    let submit = Running::start(submit, "submit");
+    wait_until("a set-up line runs", LIMIT, || bench.project.path("set-up").exists());
+    let job = bench.queue(&["--format=%F"]).lines().next().unwrap().to_owned();
+    bench.slurm.run("scancel", &[&format!("{job}_0")]);
+    bench.project.write("go", "");
+    submit.end().assert(0);
+    bench.assert_exact(3);
+}
+
+#[test]
+fn logs_have_the_names_that_were_asked_for_and_are_found_all_the_same() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    bench.grid(2, "echo \"out of $SWEEPCTL_SLOT\"; echo \"err of $SWEEPCTL_SLOT\" >&2");
+    let call = "submit sweep.yaml --warmup 0 --new";
+    let end = |more: &str| bench.run(&format!("{call} {more}")).assert(0);
+    let ours = |sweep: &str, task: u32| {
+        bench.project.read(format!(".sweepctl/sweeps/{sweep}/arrays/0/logs/{task}.log"))
+    };
+    end("--name one -o out/%x/%A_%a.txt -e out/%x/%A_%a.err");
+    let files = |folder: &str| {
+        let files = fs::read_dir(bench.project.path(folder)).unwrap();
+        let mut names: Vec<String> =
+            files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    let names = files("out/one");
+    let job = names[0].split('_').next().unwrap();
+    assert_eq!(names, ["0.err", "0.txt", "1.err", "1.txt"].map(|end| format!("{job}_{end}")));
+    let errors = bench.project.read(format!("out/one/{job}_1.err"));
+    assert!(errors.contains("err of 1\n"), "{errors}");
+    assert_eq!(bench.project.read(format!("out/one/{job}_1.txt")), "out of 1\n");
+    assert_eq!(ours("one", 1), errors);
+
+    // One file for all: SLURM appends, and the end of each run is kept.
+    let said = end("--name two --output=all.txt").stderr;
+    assert!(said.contains("--output all.txt is one file for several tasks"), "{said}");
+    let all = bench.project.read("all.txt");
+    for slot in 0..2 {
+        assert!(all.contains(&format!("out of {slot}\n")), "{all}");
+        let kept = ours("two", slot);
+        let mut lines: Vec<&str> = kept.lines().collect();
+        lines.sort();
+        assert_eq!(lines, [format!("err of {slot}"), format!("out of {slot}")]);
+    }
+    end("--name three --output=/dev/null");
+    assert!(ours("three", 0).contains("err of 0"));
+
+    for (more, want) in [
+        ("-o logs/%A/%a.txt", "the folder of the log"),
+        ("-o a\\b", "backslash"),
+        ("-e %N/x", "--error: the folder of the log"),
+    ] {
+        let said = bench.run(&format!("{call} {more}")).assert(2).stderr;
+        assert!(said.contains(want), "{more}: {said}");
+    }
 }
 
 #[test]
@@ -933,7 +1117,7 @@ fn status_says_why_tasks_wait_by_one_look_for_all_sweeps() {
     bench.grid(3, ":");
     bench.slurm.run("sbatch", &["--output=/dev/null", "--wrap=false"]);
     let submit = "submit sweep.yaml --detach --new --name";
-    bench.run(&format!("{submit} long -p short -t 10:00")).assert(0);
+    bench.run(&format!("{submit} long -p short -t 10:00 --qos normal")).assert(0);
     bench.run(&format!("{submit} late -- --dependency=afterok:1")).assert(0);
     bench.run(&format!("{submit} held -p closed")).assert(0);
     bench.run(&format!("{submit} once")).assert(0);
@@ -1004,4 +1188,61 @@ fn status_names_jobs_that_slurm_could_not_launch() {
     fs::remove_file(bench.project.path(".sweepctl/look.json")).unwrap();
     let text = bench.run("status").assert(0).stdout;
     assert!(text.contains("1 pending (launch failed requeued held, will not"), "{text}");
+}
+
+/// A folder that not even root can write to, until this is dropped.
+struct ReadOnly(PathBuf);
+
+impl ReadOnly {
+    fn mount(folder: PathBuf) -> Self {
+        use rustix::mount::{MountFlags, mount};
+        fs::create_dir_all(&folder).unwrap();
+        mount("tmpfs", &folder, "tmpfs", MountFlags::RDONLY, None).unwrap();
+        assert!(fs::write(folder.join("x"), "").is_err());
+        Self(folder)
+    }
+}
+
+impl Drop for ReadOnly {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+fn nothing_is_written_to_a_home_and_none_is_needed() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    let read_only = ReadOnly::mount(bench.project.path("homes/read-only"));
+    let (missing, empty) = (bench.project.path("homes/missing"), bench.project.path("homes/empty"));
+    fs::create_dir(&empty).unwrap();
+    for home in [None, Some(&read_only.0), Some(&missing), Some(&empty)] {
+        let folder = home.map_or("unset", |home| home.file_name().unwrap().to_str().unwrap());
+        bench.grid_in(folder, 4, "echo \"home $HOME\" >>seen; until [ -e go ]; do sleep 0.1; done");
+        let call = |args: &str| {
+            let mut command = bench.command_in(folder, args);
+            match home {
+                Some(home) => command.env("HOME", home),
+                None => command.env_remove("HOME"),
+            };
+            Running::start(command, args).end().assert(0)
+        };
+        call("submit sweep.yaml --detach");
+        wait_until("all run", LIMIT, || bench.seen_in(folder, "home").len() == 4);
+        if let Some(home) = home {
+            for seen in bench.seen_in(folder, "home") {
+                assert_eq!(PathBuf::from(seen), *home, "the programs' home");
+            }
+        }
+        assert!(call("status").stdout.contains("4 running"));
+        call("pause");
+        call("resume");
+        bench.project.write(PathBuf::from(folder).join("go"), "");
+        call("watch");
+        assert!(call("status").stdout.contains("4 of 4 runs finished"));
+        bench.assert_exact_in(folder, 4);
+    }
+    assert!(!missing.exists());
+    for home in [&empty, &read_only.0] {
+        assert_eq!(fs::read_dir(home).unwrap().count(), 0, "{}", home.display());
+    }
 }

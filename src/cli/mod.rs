@@ -1,5 +1,6 @@
 //! The command line: one file for each command that does more than one thing.
 
+mod around;
 mod config;
 mod init;
 mod sbatch_args;
@@ -15,6 +16,7 @@ use clap::{Parser, Subcommand};
 
 use crate::drive::state::{self, OpenSweep};
 use crate::drive::{DriveError, Driver, environment, look};
+use crate::job::setup::{Held, Setup};
 use crate::job::task::{self, Me};
 use crate::log::sweep::{Entry, Sweep};
 use crate::log::{self, Log};
@@ -127,6 +129,15 @@ enum JobCommand {
         /// Number of the array in the sweep log
         #[arg(long)]
         array: u32,
+        /// The shell of the set-up lines [default: bash]
+        #[arg(long, allow_hyphen_values = true)]
+        shell: Option<String>,
+        /// A line for that shell, between the claim and the agent
+        #[arg(long, allow_hyphen_values = true)]
+        set_up: Vec<String>,
+        /// A line for that shell, after the last run
+        #[arg(long, allow_hyphen_values = true)]
+        teardown: Vec<String>,
         /// The agent: `sweepctl agent --count N SWEEP`
         #[arg(last = true, required = true)]
         agent: Vec<String>,
@@ -242,8 +253,16 @@ async fn run(command: Command) -> Result<u8, Failure> {
             }
             let mut driver = Driver::new(sweep).await?;
             driver.rest_since_last_look().await;
-            for said in driver.tick().await?.said {
-                err!("{said}");
+            loop {
+                let tick = driver.tick().await?;
+                for said in tick.said {
+                    err!("{said}");
+                }
+                // The next process would begin anew with more than SLURM takes.
+                if !tick.closing_in {
+                    break;
+                }
+                driver.rest(driver.least_pause()).await;
             }
             out!("{}", view(&driver.sweep).line());
             Ok(0)
@@ -280,7 +299,7 @@ async fn run(command: Command) -> Result<u8, Failure> {
             }
             task::by_hand(&dir, args.count).await.map_err(task_failure)
         }
-        Command::Job(JobCommand::Run { dir, array, agent }) => {
+        Command::Job(JobCommand::Run { dir, array, shell, set_up, teardown, agent }) => {
             if agent.first().map(String::as_str) != Some("sweepctl") {
                 let text = format!("cannot run the agent `{}`", agent.join(" "));
                 return Err(Failure::new(code::COMMAND_LINE, text)
@@ -288,7 +307,10 @@ async fn run(command: Command) -> Result<u8, Failure> {
             }
             let me = Me::from_env(array, |name| std::env::var(name).ok())
                 .map_err(|text| Failure::new(code::COMMAND_LINE, text))?;
-            task::run(&dir, me).await.map_err(task_failure)
+            let shell = shell.unwrap_or_default().split_whitespace().map(str::to_owned).collect();
+            let setup = Setup { shell, lines: set_up, teardown };
+            let held = Held::from_env(|name| std::env::var(name).ok());
+            task::run(&dir, me, setup, held).await.map_err(task_failure)
         }
     }
 }

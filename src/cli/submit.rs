@@ -4,18 +4,22 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::around::{self, AroundArgs};
 use super::sbatch_args::SbatchArgs;
 use super::{Failure, Place, code, logical_cwd, template, view, watch};
-use crate::drive::state::{self, OpenSweep, RunsOn, STATE_DIR, SweepFile};
+use crate::drive::state::{self, Around, OpenSweep, RunsOn, STATE_DIR, SweepFile};
 use crate::drive::{Driver, environment, render_script};
+use crate::launch::environment::misspelt;
+use crate::launch::logs::LogName;
 use crate::launch::request::{Given, Partition, Ranks, Remark, Request};
+use crate::launch::secret::looks_like_key_literal;
 use crate::launch::{self, request};
 use crate::log;
 use crate::log::sweep::{Array, Pair};
 use crate::plan::{Policy, Spans};
 use crate::say::{err, out};
 use crate::scheduler::slurm::Slurm;
-use crate::scheduler::{Limits, SubmitRefusal, Submitted};
+use crate::scheduler::{Limits, SubmitRefusal, Submitted, limit_name};
 use crate::search;
 use crate::settings::{self, Layer, Origin, Settings, Sources, Value};
 use crate::sweep::{self as sweep_file, Method, Severity, SweepSpec};
@@ -93,6 +97,8 @@ pub(super) struct SubmitArgs {
     #[command(flatten)]
     place: Place,
     #[command(flatten)]
+    around: AroundArgs,
+    #[command(flatten)]
     request: SbatchArgs,
     /// More options for sbatch, after `--`
     #[arg(last = true, value_name = "SBATCH OPTIONS")]
@@ -107,31 +113,15 @@ impl SubmitArgs {
     }
 }
 
-/// Settings that files may have, and that do nothing yet: better refused than forgotten.
-const NOT_BUILT: &[&str] = &[
-    "setup",
-    "teardown",
-    "conda",
-    "venv",
-    "module",
-    "env-file",
-    "export",
-    "shell",
-    "scratch",
-    "interpreter",
-    "hide-slurm",
-    "chdir",
-    "container",
-];
-
 /// The settings of this call in the folder: files, variables and flags.
 pub(super) fn sources(args: &SubmitArgs, folder: &Path) -> Result<Sources, Failure> {
     let (by_variables, typed) = options(args)?;
     let (variables, profile) = super::config::variables()?;
     let profile = args.settings_profile.clone().or(profile);
+    let flags = flags(args, folder)?;
     let read = |by_variables: Vec<Given>| {
         let variables = Layer { options: by_variables, ..variables.clone() };
-        let flags = Layer { options: typed.clone(), ..flags(args) };
+        let flags = Layer { options: typed.clone(), ..flags.clone() };
         Sources::read(folder, profile.as_deref(), variables, flags).map_err(super::config::failure)
     };
     let sources = read(by_variables)?;
@@ -142,7 +132,7 @@ pub(super) fn sources(args: &SubmitArgs, folder: &Path) -> Result<Sources, Failu
 }
 
 /// What the flags say of settings.
-fn flags(args: &SubmitArgs) -> Layer {
+fn flags(args: &SubmitArgs, here: &Path) -> Result<Layer, Failure> {
     let text = |text: &Option<String>| text.clone().map(Value::Text);
     let path = |path: &Option<PathBuf>| {
         path.as_ref().map(|path| Value::Text(path.to_string_lossy().into_owned()))
@@ -171,28 +161,12 @@ fn flags(args: &SubmitArgs) -> Layer {
     ] {
         layer.set(key, value, Origin::Flag);
     }
-    layer
+    args.around.add_to(&mut layer, here)?;
+    Ok(layer)
 }
 
-/// Refuses what the site does not want, and what is not built.
-fn check_settings(
-    args: &SubmitArgs,
-    settings: &Settings,
-    sources: &Sources,
-    state_dir: &Path,
-) -> Result<(), Failure> {
-    for key in NOT_BUILT {
-        let inside = format!("{key}.");
-        let said = sources
-            .effective
-            .values
-            .iter()
-            .find(|(name, _)| *name == key || name.starts_with(&inside));
-        if let Some((_, found)) = said {
-            let text = format!("{}: `{key}` does nothing yet in this version", found.origin);
-            return Err(Failure::new(code::SWEEP_FILE, text).help("remove it to run without"));
-        }
-    }
+/// Refuses what the site does not want.
+fn check_settings(args: &SubmitArgs, settings: &Settings, state_dir: &Path) -> Result<(), Failure> {
     let floors = &settings.floors;
     let refused = |text: String, help: String| Err(Failure::new(code::SWEEP_FILE, text).help(help));
     if !floors.allow_state_dir(state_dir) {
@@ -272,6 +246,22 @@ fn report(remarks: Vec<Remark>) -> Result<(), Failure> {
     }
 }
 
+/// Says what in the environment of jobs is likely to go wrong.
+fn warn_of_environment(around: &Around) {
+    let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
+    for (name, meant) in misspelt(names) {
+        err!("warning: {name} is no variable of W&B's, which ignores it: did you mean {meant}?");
+    }
+    const GPUS: &str = "CUDA_VISIBLE_DEVICES";
+    let by_hand = around.set_up.iter().any(|line| line.contains(&format!("{GPUS}=")));
+    if by_hand || std::env::var_os(GPUS).is_some() {
+        let place = if by_hand { "in a set-up line" } else { "in this shell" };
+        err!(
+            "warning: {GPUS} is set {place}: SLURM gives each job its own GPUs, and other numbers hide them (unset it)"
+        );
+    }
+}
+
 /// What the sweep's program does about ranks.
 fn ranks(file: &SweepFile) -> Ranks {
     let command = file.spec.command.as_deref().unwrap_or_default();
@@ -321,24 +311,66 @@ fn say_plan(
     }
 }
 
+/// Options that say where output goes: they are not copied into the script as they are.
+const LOGS: [&str; 2] = ["output", "error"];
+
+/// Fills in names of logs; refuses those that SLURM would not write, and warns of one that tasks share.
+fn fill_in_logs(file: &mut SweepFile, local: bool) -> Result<(), Failure> {
+    let user = std::env::var("USER").unwrap_or_default();
+    for (flag, name) in [("--output", &mut file.around.output), ("--error", &mut file.around.error)]
+    {
+        let Some(name) = name else { continue };
+        if local {
+            err!("warning: {flag} is for SLURM: logs of a local sweep are in its folder");
+            continue;
+        }
+        let read = LogName::read(name, &file.policy.job_name, &user);
+        let read = read.map_err(|error| {
+            Failure::new(code::COMMAND_LINE, format!("{flag}: {error}"))
+                .help("logs/%x-%A_%a.out is a good name")
+        })?;
+        if read.is_shared {
+            err!(
+                "warning: {flag} {name} is one file for several tasks (%A_%a in its name gives each its own); the end of each run's output is kept in the sweep's folder"
+            );
+        }
+    }
+    Ok(())
+}
+
 /// Starts a sweep.
 pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
     let (spec, text) = read(&args.file)?;
-    let folder = logical_cwd();
-    let sources = sources(&args, &folder)?;
-    let settings = sources.settings();
-    let given = settings.options.clone();
+    if looks_like_key_literal(&String::from_utf8_lossy(&text)) {
+        return Err(around::key_refused(&args.file.to_string_lossy()));
+    }
+    let here = logical_cwd();
+    let settings = sources(&args, &here)?.settings();
+    let (mut named, given): (Vec<Given>, Vec<Given>) =
+        settings.options.iter().cloned().partition(|given| LOGS.contains(&given.name.as_str()));
     let options: Vec<String> = given.iter().map(Given::word).collect();
     let (budget, reason) = budget(&args, &settings, &spec)?;
-    let asked = asked(&args, &settings, &text, &options, &folder);
+    let folder = settings.chdir.as_ref().map_or_else(|| here.clone(), |dir| here.join(dir));
+    if !folder.is_dir() {
+        let text = format!("--chdir {}: there is no such folder", folder.display());
+        return Err(Failure::new(code::COMMAND_LINE, text));
+    }
+    let mut around = around::of(&settings, &here)?;
+    let asked = asked(&args, &settings, &text, &(&options, &folder, &around));
     let state_dir = match &settings.state_dir {
         Some(dir) => super::absolute(dir),
-        None => folder.join(STATE_DIR),
+        None => here.join(STATE_DIR),
     };
-    check_settings(&args, &settings, &sources, &state_dir)?;
+    check_settings(&args, &settings, &state_dir)?;
     let name = launch::slug(&args.name.clone().or(spec.name.clone()).unwrap_or_else(|| {
         args.file.file_stem().unwrap_or_default().to_string_lossy().into_owned()
     }));
+    let mut log_name = |which: &str| {
+        let last = named.iter().rposition(|given| given.name == which)?;
+        named.swap_remove(last).value
+    };
+    around.output = log_name("output");
+    around.error = log_name("error");
     let mut file = SweepFile {
         v: 1,
         name: name.clone(),
@@ -360,6 +392,7 @@ pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
         },
         runs_on: RunsOn::Slurm(settings.clusters.clone()),
         options,
+        around,
         template: settings.template.as_deref().map(template::read).transpose()?,
         requeue: settings.requeue,
         linger: settings.linger,
@@ -368,9 +401,11 @@ pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
         created: log::now(),
     };
     err!("{}: {budget} runs ({reason}); the sweep lives in {}", file.name, state_dir.display());
+    fill_in_logs(&mut file, settings.local)?;
     let jobs = u64::from(budget.div_ceil(settings.runs_per_job));
     if !settings.local {
         report(request::remarks(&given, ranks(&file)))?;
+        warn_of_environment(&file.around);
     }
     if args.dry_run {
         if !settings.local {
@@ -521,11 +556,10 @@ fn asked(
     args: &SubmitArgs,
     settings: &Settings,
     text: &[u8],
-    options: &[String],
-    folder: &Path,
+    jobs: &dyn std::fmt::Debug,
 ) -> String {
     let parts = format!(
-        "{:?} {:?} {:?} {} {:?} {:?} {:?} {options:?} {:?}",
+        "{:?} {:?} {:?} {} {:?} {:?} {:?} {jobs:?} {:?}",
         settings.jobs,
         settings.parallel,
         args.budget,
@@ -533,7 +567,7 @@ fn asked(
         args.name,
         args.seed,
         settings.local,
-        (folder, &settings.template)
+        settings.template
     );
     let hash =
         log::stable_hash(&[&String::from_utf8_lossy(text), &args.file.to_string_lossy(), &parts]);
@@ -567,7 +601,9 @@ fn first_commands(file: &SweepFile) -> Vec<String> {
     let envvar = |name: &str| std::env::var(name).ok();
     let slots = (0..u64::from(file.budget.min(3)))
         .filter_map(|slot| search::configuration(&file.spec, file.seed, slot));
-    let argv = |config| sweep_file::argv(&file.spec, &config, "python", "<args.json>", &envvar);
+    let argv = |config| {
+        sweep_file::argv(&file.spec, &config, file.around.interpreter(), "<args.json>", &envvar)
+    };
     slots
         .map(|config| {
             argv(config).iter().map(|word| launch::quote(word)).collect::<Vec<_>>().join(" ")
@@ -669,7 +705,8 @@ async fn check_with_slurm(
             }
         }
         Err(Submitted::Refused { kind: SubmitRefusal::Limit, text }) => {
-            err!("SLURM takes no job of yours now ({text}); this will be tried again");
+            let limit = limit_name(&text);
+            err!("SLURM takes no job of yours now ({limit}); this will be tried again");
         }
         Err(Submitted::Refused { kind, text }) => {
             let failure = Failure::new(code::SLURM, format!("SLURM refuses such a job: {text}"));

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
-use super::{Failure, code};
+use super::{Failure, around, code};
+use crate::launch::secret::looks_like_key_literal;
 use crate::launch::template::{BUILT_IN, BuiltIn, faults};
 use crate::say::{err, out};
 
@@ -75,6 +76,9 @@ pub(super) fn read(path: &Path) -> Result<String, Failure> {
     let place = path.display();
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::new(code::SWEEP_FILE, format!("{place}: {error}")))?;
+    if looks_like_key_literal(&text) {
+        return Err(around::key_refused(&path.to_string_lossy()));
+    }
     let mut found = faults(&text)
         .map_err(|error| {
             Failure::new(code::SWEEP_FILE, format!("{place}: {error}"))

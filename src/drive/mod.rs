@@ -5,11 +5,13 @@ mod journal;
 mod local;
 mod lock;
 pub mod look;
+mod room;
 pub mod state;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::launch::logs::LogName;
 use crate::launch::{self, ScriptContext};
 use crate::log::slot::Slot;
 use crate::log::sweep::{self, Pair, Sweep};
@@ -17,11 +19,12 @@ use crate::log::{self, Fence, Log, LogError};
 use crate::plan::{self, Action, Ledger, Sightings, Snapshot};
 use crate::say::err;
 use crate::scheduler::slurm::{Slurm, SlurmError};
-use crate::scheduler::{Limits, Row, SubmitRefusal, Submitted};
+use crate::scheduler::{Limits, Row, SubmitRefusal, Submitted, limit_name};
 use crate::settings::{Floors, SettingsError};
 use local::Local;
 pub use lock::{Holder, Lock, Turn};
-use state::{OpenSweep, RunsOn, StateError, SweepFile};
+use room::Room;
+use state::{Around, OpenSweep, RunsOn, StateError, SweepFile};
 
 /// How long the watcher tries to write to a file system that gives no clear answer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -74,6 +77,8 @@ pub struct Tick {
     pub said: Vec<String>,
     /// Whether anything was done.
     pub acted: bool,
+    /// Whether a limit of SLURM's was felt for, and the next tick comes closer to it.
+    pub closing_in: bool,
     /// The queue's rows of this sweep; none if the look failed.
     pub rows: Option<Vec<Row>>,
 }
@@ -86,8 +91,12 @@ pub struct Driver {
     accounting: bool,
     sightings: Sightings,
     journal: journal::Journal,
-    /// Tasks of the next array at most, after SLURM refused a larger one for a limit on submitted jobs.
-    fits: Option<u32>,
+    /// What a limit on submitted jobs leaves room for.
+    room: Room,
+    /// The limit that was last said to be reached.
+    limit_said: Option<String>,
+    /// Tasks of ours that were queued or running at the last look, and that were submitted since.
+    queued: u32,
     /// No array before this moment of the watcher's clock.
     not_before: u64,
     /// Whether the last queue look had all that is held and carried.
@@ -132,7 +141,9 @@ impl Driver {
             accounting,
             sightings,
             journal,
-            fits: None,
+            room: Room::default(),
+            limit_said: None,
+            queued: 0,
             not_before: 0,
             ask_history: true,
             last_pause: Default::default(),
@@ -179,25 +190,33 @@ impl Driver {
         self.sweep.refresh()?;
         let ledger = self.sweep.ledger();
         let mut policy = self.sweep.file.policy.clone();
-        policy.max_array_size = policy.max_array_size.min(self.fits.unwrap_or(u32::MAX));
+        let rows = self.own_rows(&snapshot);
+        let alive = rows.iter().flatten().filter(|row| row.state.is_alive());
+        self.queued = alive.map(|row| row.tasks.len()).sum::<usize>() as u32;
+        let fits = self.room.fits(self.queued);
+        policy.max_array_size = policy.max_array_size.min(fits.unwrap_or(u32::MAX));
         if matches!(self.cluster, Cluster::Slurm(_)) {
             // The site may have lowered it since this sweep was submitted.
             policy.jobs = self.floors.tasks(policy.jobs);
         }
         let plan = plan::plan(&policy, &ledger, &snapshot, &self.sightings, log::now());
         self.ask_history = needs_history(&ledger, &snapshot);
-        let mut tick = Tick { said: plan.reasons, acted: false, rows: self.own_rows(&snapshot) };
+        let mut tick = Tick { said: plan.reasons, rows, ..Tick::default() };
         self.sightings = plan.sightings;
         let mut opened = false;
         for action in plan.actions {
             // Below a limit that is felt for, one array at a time tells enough.
             let opens = matches!(action, Action::Open(_));
-            if opens && opened && self.fits.is_some() {
+            if opens && opened && self.room != Room::Unknown {
                 continue;
             }
             opened |= opens;
+            let entries = self.sweep.log.next;
             let said = self.act(action, &ledger).await?;
-            tick.acted |= !said.is_empty();
+            // A refusal that is nothing new to people is an act all the same: the next, smaller try follows at once.
+            let appended = opens && self.sweep.log.next > entries;
+            tick.acted |= !said.is_empty() || appended;
+            tick.closing_in |= appended && self.room.is_open();
             tick.said.extend(said);
         }
         self.journal.write(&tick.said, &self.sightings);
@@ -400,18 +419,25 @@ impl Driver {
                     self.cancel(&[job.to_string()], false).await;
                     return Ok(vec![format!("job {job} came too late and was cancelled")]);
                 }
-                self.fits = self.fits.map(|fits| fits.saturating_mul(2));
+                if self.room.taken(tasks as u32, self.queued) {
+                    self.not_before = later(self.sweep.file.policy.spans.gone);
+                }
+                self.queued += tasks as u32;
                 Ok(vec![format!("job {job}: array {number} with {tasks} tasks")])
             }
             Submitted::Refused { kind: SubmitRefusal::Limit, text } => {
                 self.fence(number, Fence::Void(text.clone()))?;
-                let next = (tasks as u32 / 2).max(1);
-                // A minute, but in tests.
-                let wait = later(self.sweep.file.policy.spans.gone);
-                self.not_before = if tasks == 1 { wait } else { 0 };
-                self.fits = Some(next);
+                if self.room.refused(tasks as u32, self.queued) {
+                    // A minute, but in tests.
+                    self.not_before = later(self.sweep.file.policy.spans.gone);
+                }
+                let limit = limit_name(&text);
+                if self.limit_said.as_ref() == Some(&limit) {
+                    return Ok(Vec::new());
+                }
+                self.limit_said = Some(limit.clone());
                 Ok(vec![format!(
-                    "SLURM takes no {tasks} tasks now, a limit is reached ({text}); trying {next}"
+                    "SLURM takes no {tasks} tasks of yours at once ({limit}): queueing what it takes, and more when others have ended"
                 )])
             }
             Submitted::Refused { kind, text } => {
@@ -471,6 +497,14 @@ impl Driver {
         log::create_folder(&dir).map_err(io)?;
         for sub in ["logs", "beats"] {
             std::fs::create_dir_all(dir.join(sub)).map_err(io)?;
+        }
+        for name in [logs(&self.sweep.file, |a| &a.output), logs(&self.sweep.file, |a| &a.error)] {
+            if let Some(folder) = name.map(|name| name.folder_from(&self.sweep.file.folder)) {
+                std::fs::create_dir_all(&folder).map_err(|source| DriveError::Io {
+                    what: format!("cannot make the folder of logs {}", folder.display()),
+                    source,
+                })?;
+            }
         }
         let script = dir.join("script.sbatch");
         let text = render_script(&self.sweep.dir, &self.sweep.file, number, array)?;
@@ -620,6 +654,12 @@ fn are_short(span: Duration) -> bool {
     cfg!(feature = "abort-hook") && span < Duration::from_secs(5)
 }
 
+/// A log's name of the user's own. One that cannot be read was refused by `submit`.
+pub fn logs(file: &SweepFile, which: impl Fn(&Around) -> &Option<String>) -> Option<LogName> {
+    let user = std::env::var("USER").unwrap_or_default();
+    LogName::read(which(&file.around).as_ref()?, &file.policy.job_name, &user).ok()
+}
+
 /// What the script of an array is made of.
 fn script_context(
     dir: &Path,
@@ -639,7 +679,9 @@ fn script_context(
     let state_dir = state::state_dir_of(dir);
     ScriptContext {
         job_name: array.name.clone(),
-        output: format!("{output}/%a.log"),
+        output: logs(file, |around| &around.output)
+            .map_or_else(|| format!("{output}/%a.log"), |name| name.pattern),
+        error: logs(file, |around| &around.error).map(|name| name.pattern),
         requeue: file.requeue,
         options: file.options.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -652,6 +694,9 @@ fn script_context(
             .to_string_lossy()
             .into_owned(),
         count: file.policy.runs_per_job,
+        shell: file.around.shell.clone(),
+        set_up: file.around.set_up.clone(),
+        teardown: file.around.teardown.clone(),
     }
 }
 

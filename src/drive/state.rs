@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::launch::container::Container;
 use crate::log::slot::{Phase, Slot};
 use crate::log::sweep::Sweep;
 use crate::log::{self, Fence, Log, LogError, View};
@@ -44,6 +45,9 @@ pub struct SweepFile {
     /// The script's template, if it is the user's own.
     #[serde(default)]
     pub template: Option<String>,
+    /// What stands around the agent in each job.
+    #[serde(default)]
+    pub around: Around,
     /// Whether SLURM may start a task again under the same id.
     pub requeue: bool,
     /// Seconds that processes of a program may outlive its end.
@@ -54,6 +58,36 @@ pub struct SweepFile {
     pub asked: String,
     /// When, in seconds since the epoch.
     pub created: u64,
+}
+
+/// What stands around the agent in each job, as the user asked for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Around {
+    /// The shell of the set-up lines; bash if it is empty.
+    pub shell: String,
+    /// Lines that it runs between the claim of a run and the agent.
+    pub set_up: Vec<String>,
+    /// Lines that it runs after the last run.
+    pub teardown: Vec<String>,
+    /// What `${interpreter}` stands for; `python` if it is empty.
+    pub interpreter: String,
+    /// The container of the programs.
+    pub container: Option<Container>,
+    /// Where each job's output goes, in sbatch's notation; the sweep's folder if it is `None`.
+    pub output: Option<String>,
+    /// Where its errors go, if not to the same file.
+    pub error: Option<String>,
+    /// Whether programs see one process where SLURM has several tasks.
+    pub hide_slurm: bool,
+}
+
+impl Around {
+    /// What `${interpreter}` stands for.
+    #[must_use]
+    pub fn interpreter(&self) -> &str {
+        if self.interpreter.is_empty() { "python" } else { &self.interpreter }
+    }
 }
 
 /// Where a sweep's jobs run.

@@ -2,4 +2,5 @@
 
 pub mod metrics;
 pub mod program;
+pub mod setup;
 pub mod task;

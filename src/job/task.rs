@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use super::metrics;
 use super::program::{self, Exit, Launch, Signals};
+use super::setup::{self, Held, Setup};
+use crate::drive::logs;
 use crate::drive::state::{self, OpenSweep, RunsOn, StateError};
+use crate::launch::logs::LogName;
 use crate::log::slot::{ClaimRule, Claimant, Entry, Outcome, Record, Slot};
 use crate::log::sweep::{self, Pair, Sweep};
 use crate::log::{self, Fence, Log, LogError, View};
@@ -98,10 +101,19 @@ struct Task {
     sweep: OpenSweep,
     me: Me,
     signals: Signals,
+    setup: Setup,
+    /// The claim that came with this process through the shell of the set-up lines.
+    held: Option<Held>,
+    /// Whether the set-up lines have run, or there are none and a run was to begin.
+    began: bool,
+    /// Whether the log says which interpreter the runs have.
+    told: bool,
 }
 
 /// Runs what the task carries; answers the exit code.
-pub async fn run(dir: &Path, me: Me) -> Result<u8, TaskError> {
+///
+/// `held` is what this process claimed before it became the shell of the set-up lines and itself again.
+pub async fn run(dir: &Path, me: Me, setup: Setup, held: Option<Held>) -> Result<u8, TaskError> {
     let signals = install()?;
     let sweep = OpenSweep::open_for_task(dir)?;
     let array = sweep.log.state.array(me.array);
@@ -110,21 +122,26 @@ pub async fn run(dir: &Path, me: Me) -> Result<u8, TaskError> {
     if let Some(first) = pairs.first() {
         crate::abort::in_task(&me.job, me.task, me.leg, (first.0, first.1));
     }
-    say(&format!("job {}_{}, leg {}, on {}", me.job, me.task, me.leg, log::host()));
+    if held.is_none() {
+        let time = humantime::format_rfc3339_seconds(std::time::SystemTime::now());
+        say(&format!("job {}_{}, leg {}, on {}, {time}", me.job, me.task, me.leg, log::host()));
+    }
     let fence = log::set_fence(dir, me.array, Fence::Job(me.job.clone()), PATIENCE)?;
     if fence != Fence::Job(me.job.clone()) {
         say("this array is another job's or void: nothing to do");
         return Ok(0);
     }
-    let mut task = Task { sweep, me, signals };
-    let mut worst = 0;
-    for pair in pairs {
-        match task.pair(pair).await? {
-            Done::Exit(code) => worst = if worst == 0 { code } else { worst },
-            Done::Stop(code) => return Ok(code),
-        }
+    if own_log(&sweep).is_some_and(|name| !name.is_shared) {
+        link_log(&state::log_path(dir, me.array, me.task));
     }
-    Ok(worst)
+    // What comes before the claimed pair had nothing to do: the lines run before the first run.
+    let done = held.as_ref().and_then(|held| pairs.iter().position(|pair| *pair == held.pair));
+    let mut task = Task { sweep, me, signals, setup, began: held.is_some(), held, told: false };
+    let code = task.pairs(&pairs[done.unwrap_or(0)..]).await;
+    if task.began {
+        task.setup.tear_down().into_iter().for_each(|said| say(&said));
+    }
+    code
 }
 
 /// Takes open slots by hand, `count` at most, one after the other; answers the exit code.
@@ -132,7 +149,9 @@ pub async fn by_hand(dir: &Path, count: u32) -> Result<u8, TaskError> {
     let signals = install()?;
     let job = format!("{BY_HAND}{}.{}.{}", log::host(), std::process::id(), log::nonce());
     let me = Me { array: 0, job, task: 0, leg: 0 };
-    let mut task = Task { sweep: OpenSweep::open(dir)?, me, signals };
+    let sweep = OpenSweep::open(dir)?;
+    let mut task =
+        Task { sweep, me, signals, setup: Setup::default(), held: None, began: false, told: false };
     for done in 0..count {
         task.sweep.refresh()?;
         let Some(pair) = task.open_by_hand()? else {
@@ -162,6 +181,18 @@ fn say(text: &str) {
 }
 
 impl Task {
+    /// Takes one pair after the other; answers the exit code of the first that failed.
+    async fn pairs(&mut self, pairs: &[Pair]) -> Result<u8, TaskError> {
+        let mut worst = 0;
+        for pair in pairs {
+            match self.pair(*pair).await? {
+                Done::Exit(code) => worst = if worst == 0 { code } else { worst },
+                Done::Stop(code) => return Ok(code),
+            }
+        }
+        Ok(worst)
+    }
+
     /// Appends an array of one task that this process is, for a slot that nobody carries.
     fn open_by_hand(&mut self) -> Result<Option<Pair>, TaskError> {
         let slots: Vec<Slot> = self.sweep.slots().cloned().collect();
@@ -207,7 +238,8 @@ impl Task {
     }
 
     async fn pair(&mut self, pair: Pair) -> Result<Done, TaskError> {
-        if self.signal().is_some() {
+        let held = self.held.take();
+        if held.is_none() && self.signal().is_some() {
             say("the job was signalled: it takes no further run");
             return Ok(Done::Stop(0));
         }
@@ -218,10 +250,12 @@ impl Task {
             job: self.me.job.clone(),
             task: self.me.task,
             leg: self.me.leg,
-            claim: log::nonce(),
+            claim: held.as_ref().map_or_else(log::nonce, |held| held.claim.clone()),
         };
         self.beat(0);
-        if let Some(done) = self.claim(pair, &who, &slot_log, &mut slot)? {
+        if held.is_some() {
+            slot_log.read_on(&mut slot)?;
+        } else if let Some(done) = self.claim(pair, &who, &slot_log, &mut slot)? {
             return Ok(done);
         }
         if !self.may_start(pair, &who).await? {
@@ -234,7 +268,13 @@ impl Task {
             self.release(&slot_log, &mut slot, &who, why, early)?;
             return Ok(Done::Stop(0));
         }
-        let launch = match self.launch(pair, &who) {
+        let set_up = held
+            .and_then(|held| held.failed)
+            .map_or(Ok(()), |failed| Err(self.set_up_failed(failed)));
+        let launch = match set_up
+            .and_then(|()| self.set_up(pair, &who))
+            .and_then(|()| self.launch(pair, &who))
+        {
             Ok(launch) => launch,
             Err(why) => {
                 say(&why);
@@ -253,6 +293,34 @@ impl Task {
             return Ok(Done::Exit(0));
         }
         self.program(pair, &who, &launch, &run, &slot_log, &mut slot).await
+    }
+
+    /// Becomes the shell of the set-up lines, if they have not run yet. The error is for people.
+    fn set_up(&mut self, pair: Pair, who: &Claimant) -> Result<(), String> {
+        let done = std::mem::replace(&mut self.began, true) || self.setup.lines.is_empty();
+        if done {
+            if !std::mem::replace(&mut self.told, true) {
+                let found = |name: &str| {
+                    let path = which::which(name).ok();
+                    path.map_or_else(|| format!("no {name}"), |path| path.display().to_string())
+                };
+                let interpreter = self.sweep.file.around.interpreter();
+                say(&format!("on PATH: {}, {}", found(interpreter), found("wandb")));
+            }
+            return Ok(());
+        }
+        let error = self.setup.become_shell(pair, &who.claim);
+        Err(format!("cannot run the set-up lines by `{}`: {error}", self.setup.shell.join(" ")))
+    }
+
+    /// What there is to say of a set-up line that failed.
+    fn set_up_failed(&self, (line, status): (usize, i32)) -> String {
+        let text = self.setup.lines.get(line.wrapping_sub(1)).map(String::as_str);
+        let text = text.and_then(|text| text.lines().next()).unwrap_or_default();
+        match status {
+            0 => format!("set-up line {line} left the shell: `{text}`"),
+            status => format!("set-up line {line} failed with status {status}: `{text}`"),
+        }
     }
 
     /// Claims the pair, or says what to do instead.
@@ -386,16 +454,20 @@ impl Task {
         let parameters = write("config.yaml", &sweep_file::parameter_file(&config))?;
         let json_file = run_dir.join("args.json");
         let json_path = json_file.to_string_lossy().into_owned();
-        let argv = sweep_file::argv(&file.spec, &config, "python", &json_path, &|name| {
-            std::env::var(name).ok()
-        });
+        let argv =
+            sweep_file::argv(&file.spec, &config, file.around.interpreter(), &json_path, &|name| {
+                std::env::var(name).ok()
+            });
         if argv.contains(&json_path) {
             write("args.json", &serde_json::to_string(&config).unwrap_or_default())?;
         }
-        let argv: Vec<OsString> = argv.into_iter().map(OsString::from).collect();
+        let mut argv: Vec<OsString> = argv.into_iter().map(OsString::from).collect();
         let mut env: Vec<(OsString, OsString)> = std::env::vars_os()
             .filter(|(name, _)| {
-                name != "WANDB_SERVICE" && !name.to_string_lossy().starts_with("SWEEPCTL_ABORT_")
+                let name = name.to_string_lossy();
+                let ours = name.starts_with("SWEEPCTL_ABORT_") || setup::is_ours(&name);
+                let hidden = file.around.hide_slurm && is_of_ranks(&name);
+                !(ours || hidden || name == "WANDB_SERVICE")
             })
             .collect();
         let mut set = |name: &str, value: OsString| {
@@ -413,6 +485,11 @@ impl Task {
         set("SWEEPCTL_SWEEP", file.name.clone().into());
         set("SWEEPCTL_SLOT", pair.0.to_string().into());
         let cwd = std::env::current_dir().map_err(|error| format!("no working folder: {error}"))?;
+        if let Some(container) = &file.around.container {
+            let mut own = vec![cwd.clone(), state::state_dir_of(&self.sweep.dir).to_owned()];
+            own.extend(std::env::var_os("SWEEPCTL_SCRATCH").map(PathBuf::from));
+            argv = container.argv(argv, &cwd, &own, &|name| which::which(name).is_ok());
+        }
         program::resolve(&argv, &env, &cwd, file.spec.program.as_deref()).map_err(|missing| {
             let mut text = missing.what;
             if let Some(hint) = missing.hint {
@@ -431,6 +508,7 @@ impl Task {
             linger: Duration::from_secs(file.linger),
             kill_after: Duration::from_secs(10),
             metrics_from_stdout: file.metrics_from_stdout,
+            keep_tail: own_log(&self.sweep).is_some_and(|name| name.is_shared),
         })
     }
 
@@ -471,6 +549,9 @@ impl Task {
             }
         };
         let ended = ended.map_err(|source| TaskError::Io { what: "the program".into(), source })?;
+        if launch.keep_tail {
+            let _ = fs::write(state::log_path(&dir, self.me.array, self.me.task), &ended.tail);
+        }
         let (exit, signal) = match ended.exit {
             Exit::Code(code) => (Some(code), None),
             Exit::Signal(signal) => (None, Some(signal)),
@@ -588,6 +669,22 @@ impl Task {
     }
 }
 
+/// The user's own name for the logs of jobs, if there is one.
+fn own_log(sweep: &OpenSweep) -> Option<LogName> {
+    let on_slurm = matches!(sweep.file.runs_on, RunsOn::Slurm(_));
+    on_slurm.then(|| logs(&sweep.file, |around| &around.output)).flatten()
+}
+
+/// Makes a task's log found where all logs are, too: by a link to what our stderr is.
+fn link_log(path: &Path) {
+    if let Ok(log) = fs::read_link("/proc/self/fd/2")
+        && log.is_file()
+    {
+        let _ = fs::remove_file(path);
+        let _ = std::os::unix::fs::symlink(log, path);
+    }
+}
+
 /// Asks slurmctld for a favour; the watcher does it if this fails.
 fn scontrol(args: &[&str]) {
     let quiet = std::process::Stdio::null;
@@ -601,6 +698,27 @@ fn scontrol(args: &[&str]) {
         let _ = child.wait();
     }
     crate::abort::step();
+}
+
+/// Whether a variable tells of ranks: trainers that see it wait for processes that nobody starts.
+fn is_of_ranks(name: &str) -> bool {
+    const RANKS: [&str; 14] = [
+        "SLURM_NTASKS",
+        "SLURM_NPROCS",
+        "SLURM_PROCID",
+        "SLURM_LOCALID",
+        "SLURM_NODEID",
+        "SLURM_NNODES",
+        "SLURM_JOB_NUM_NODES",
+        "SLURM_NODELIST",
+        "SLURM_JOB_NODELIST",
+        "SLURM_TASKS_PER_NODE",
+        "SLURM_NTASKS_PER_NODE",
+        "SLURM_TASK_PID",
+        "SLURM_GTIDS",
+        "SLURM_DISTRIBUTION",
+    ];
+    RANKS.contains(&name) || name.starts_with("SLURM_STEP")
 }
 
 fn read_slot(dir: &Path, slot: u32) -> Option<Slot> {

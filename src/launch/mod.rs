@@ -1,5 +1,8 @@
 //! What is given to sbatch: the script and the options.
 
+pub mod container;
+pub mod environment;
+pub mod logs;
 pub mod request;
 pub mod secret;
 pub mod template;
@@ -16,6 +19,8 @@ pub struct ScriptContext {
     pub job_name: String,
     /// Where each task's output goes, in sbatch's own notation, relative to the folder of the job.
     pub output: String,
+    /// Where its errors go, if not to the same file.
+    pub error: Option<String>,
     /// Whether SLURM may start a task again under the same id.
     pub requeue: bool,
     /// The user's own sbatch options.
@@ -32,6 +37,12 @@ pub struct ScriptContext {
     pub bin_dir: String,
     /// Runs of each task, at most.
     pub count: u32,
+    /// The shell of the set-up lines; bash if it is empty.
+    pub shell: String,
+    /// Lines that it runs between the claim of a run and the agent.
+    pub set_up: Vec<String>,
+    /// Lines that it runs after the last run.
+    pub teardown: Vec<String>,
 }
 
 /// Why a script cannot be made.
@@ -165,6 +176,7 @@ mod tests {
         ScriptContext {
             job_name: "lr-abc".into(),
             output: ".sweepctl/sweeps/lr/arrays/0/logs/%a.log".into(),
+            error: None,
             requeue: true,
             options: vec!["--time=10".into(), "--comment=two words".into()],
             version: "0.1.0".into(),
@@ -173,6 +185,12 @@ mod tests {
             sweep_dir: "/home/ann/it's here/$(touch x)".into(),
             bin_dir: "/home/ann/bin".into(),
             count: 1,
+            shell: String::new(),
+            set_up: vec![
+                "module load cuda/12".into(),
+                "if true; then\n  . 'my venv/bin/activate'\nfi".into(),
+            ],
+            teardown: vec!["rm -rf \"$TMPDIR\"".into()],
         }
     }
 

@@ -1,24 +1,35 @@
 //! Finds API keys that are written out where others can read them.
 
 /// The ways to give a key that is written out nowhere.
-pub const WAYS: &str = "run `wandb login` once in this shell, which keeps the key in ~/.netrc, or read it from a file of mode 600: `. ~/.secrets`";
+pub const WAYS: &str = "run `wandb login` once on a login node, which keeps the key in ~/.netrc, or read it in a set-up line: `export WANDB_API_KEY=$(cat ~/.wandb-key)`";
 
 /// A key of W&B's has 40 characters, newer ones more.
 const KEY_LENGTH: usize = 20;
 
-/// Whether a text sets W&B's API key to a literal: `WANDB_API_KEY=...`, or `wandb login ...`.
+/// Whether a text sets W&B's API key to a literal: `WANDB_API_KEY=...`, `WANDB_API_KEY: ...` or `wandb login ...`.
 ///
-/// A key that is taken from elsewhere, as `WANDB_API_KEY=$KEY`, is none.
+/// A script that has one is readable by everyone who can read the state folder, `scontrol` or the process list. A key
+/// that is taken from elsewhere, as `WANDB_API_KEY=$KEY`, is none.
 #[must_use]
 pub fn looks_like_key_literal(text: &str) -> bool {
-    text.split("WANDB_API_KEY=").skip(1).any(is_literal)
+    text.split("WANDB_API_KEY").skip(1).any(assigns_literal)
         || text.split("wandb login").skip(1).any(logs_in_with_literal)
 }
 
-/// Whether what a shell would assign here is written out.
-fn is_literal(value: &str) -> bool {
+/// Whether a shell, or YAML, would assign something here that is written out.
+fn assigns_literal(behind: &str) -> bool {
+    if let Some(value) = behind.strip_prefix('=') {
+        return literal_start(value) > 0;
+    }
+    // In YAML. The word may also stand in a sentence, so this takes more to be sure.
+    let value = behind.trim_start_matches(['"', '\'', ' ']).strip_prefix(':');
+    value.is_some_and(|value| literal_start(value.trim_start()) >= 8)
+}
+
+/// How long the literal is that a value begins with.
+fn literal_start(value: &str) -> usize {
     let value = value.trim_start_matches(['"', '\'']);
-    value.starts_with(|c: char| c.is_ascii_alphanumeric() || "_-".contains(c))
+    value.chars().take_while(|c| c.is_ascii_alphanumeric() || "_-".contains(*c)).count()
 }
 
 fn logs_in_with_literal(arguments: &str) -> bool {
@@ -52,6 +63,8 @@ mod tests {
             format!("export WANDB_API_KEY='{KEY}' A=1"),
             format!("WANDB_API_KEY=$X; WANDB_API_KEY=local-{KEY}"),
             "WANDB_API_KEY=short".to_owned(),
+            format!("WANDB_API_KEY: {KEY}"),
+            format!("\"WANDB_API_KEY\": '{KEY}'"),
             format!("wandb login {KEY}"),
             format!("wandb login --relogin '{KEY}'"),
             format!("wandb login --key={KEY}"),
@@ -72,6 +85,10 @@ mod tests {
             "WANDB_API_KEY= python x.py",
             "unset WANDB_API_KEY",
             "wandb login",
+            "WANDB_API_KEY: $KEY",
+            "the WANDB_API_KEY: see above",
+            "git checkout 0123456789abcdef0123456789abcdef01234567",
+            "wandb login && python 0123456789abcdef0123456789abcdef01234567.py",
             "wandb login \"$WANDB_API_KEY\"",
             "wandb login --host https://wandb.mycompany.example.com",
             "wandb login --host=https://wandb.mycompany.example.com",

@@ -30,6 +30,7 @@ pub fn faults(template: &str) -> Result<Vec<String>, RenderError> {
         let context = ScriptContext {
             job_name: "probe name".to_owned(),
             output: "logs of probe/%a.log".to_owned(),
+            error: Some("errors of probe/%a.log".to_owned()),
             requeue,
             options: vec!["--comment=probe one".to_owned(), "--nice=2".to_owned()],
             version: "0".to_owned(),
@@ -38,6 +39,9 @@ pub fn faults(template: &str) -> Result<Vec<String>, RenderError> {
             sweep_dir: "/probe dir".to_owned(),
             bin_dir: "/probe bin".to_owned(),
             count: 3,
+            shell: "bash --probe".to_owned(),
+            set_up: vec!["probe set-up".to_owned()],
+            teardown: vec!["probe teardown".to_owned()],
         };
         for fault in faults_of(&super::render(&context, Some(template))?, &context) {
             if !faults.contains(&fault) {
@@ -65,6 +69,10 @@ fn faults_of(script: &str, context: &ScriptContext) -> Vec<String> {
     let wanted = [
         (directive(&format!("--job-name={}", context.job_name)), "{{directive job_name}}"),
         (directive(&format!("--output={}", context.output)), "{{directive output}}"),
+        (
+            directive(&format!("--error={}", context.error.clone().unwrap_or_default())),
+            "{{directive error}}",
+        ),
         ("--open-mode=append".to_owned(), ""),
         (requeue.to_owned(), ""),
     ];
@@ -77,6 +85,9 @@ fn faults_of(script: &str, context: &ScriptContext) -> Vec<String> {
                 ("--requeue" | "--no-requeue", _) => {
                     "{{#if requeue}} #SBATCH --requeue {{else}} #SBATCH --no-requeue {{/if}}"
                         .to_owned()
+                }
+                ("--error", _) => {
+                    "{{#if error}} #SBATCH --error={{directive error}} {{/if}}".to_owned()
                 }
                 (_, "") => format!("#SBATCH {option}"),
                 (name, variable) => format!("#SBATCH {name}={variable}"),
@@ -118,6 +129,17 @@ fn faults_of(script: &str, context: &ScriptContext) -> Vec<String> {
                         .to_owned(),
                 );
             }
+            let around = [
+                ("--shell", &context.shell, "{{#if shell}} --shell {{sh shell}} {{/if}}"),
+                ("--set-up", &context.set_up[0], "{{#each set_up}} --set-up {{sh this}} {{/each}}"),
+                ("--teardown", &context.teardown[0], "{{#each teardown}} --teardown {{sh this}} {{/each}}"),
+            ];
+            let ours = line.split(" -- ").next().unwrap_or_default();
+            for (flag, value, how) in around {
+                if !ours.contains(&format!("{flag} {}", quote(value))) {
+                    faults.push(format!("`{how}` is missing behind `job run`"));
+                }
+            }
             let before = line.split(&wrapper).next().unwrap_or_default();
             if ["srun", "mpirun", "mpiexec"].iter().any(|word| before.split(' ').any(|w| w == *word)) {
                 faults.push(
@@ -156,6 +178,7 @@ mod tests {
         let table = [
             ("#SBATCH --job-name={{directive job_name}}\n", "", "job-name"),
             ("#SBATCH --output={{directive output}}\n", "", "--output="),
+            ("#SBATCH --error={{directive error}}\n", "", "{{#if error}}"),
             ("#SBATCH --open-mode=append\n", "", "--open-mode=append"),
             ("#SBATCH --requeue\n", "", "{{#if requeue}}"),
             ("#SBATCH --no-requeue\n", "", "{{#if requeue}}"),
@@ -163,6 +186,9 @@ mod tests {
             ("job run --dir {{sh sweep_dir}}", "job go", "claim and the record"),
             ("--array {{array}}", "--array 0", "claim and the record"),
             ("agent --count {{count}}", "agent --count 1", "working line"),
+            ("  --shell {{sh shell}} \\\n", "", "--shell"),
+            ("  --set-up {{sh this}} \\\n", "", "--set-up"),
+            ("  --teardown {{sh this}} \\\n", "", "--teardown"),
             ("exec \"$sweepctl\" job run", "srun \"$sweepctl\" job run", "each rank"),
             ("exec \"$sweepctl\" job run", "# \"$sweepctl\" job run", "claim and the record"),
             ("#!/bin/bash\n", "", "names the shell"),

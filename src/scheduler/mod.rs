@@ -282,6 +282,15 @@ pub enum Submitted {
     },
 }
 
+/// The limit that a refusal names, or else all its words in one line.
+#[must_use]
+pub fn limit_name(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    // AssocGrpSubmitJobsLimit, QOSMaxSubmitJobPerUserLimit: a word alone, in a line of its own.
+    let is_name = |line: &&&str| line.ends_with("Limit") && !line.contains(' ');
+    lines.iter().find(is_name).map_or_else(|| lines.join("; "), |name| (*name).to_owned())
+}
+
 /// Reads a list of tasks as SLURM prints it: `2-9%2`, `1,4,7%5`, `0-20:5`.
 ///
 /// Gives the indices in ascending order and the throttle. A list that was cut is not readable.
@@ -370,6 +379,21 @@ mod tests {
         assert!(State::parse("STAGE_SIDEWAYS").is_alive());
         assert!(State::parse("REQUEUE_HOLD").is_alive());
         assert!(!State::parse("NODE_FAIL").is_alive());
+    }
+
+    #[test]
+    fn the_limit_of_a_refusal_is_named() {
+        // From slurm-wlm 22.05.8, as `sbatch::words` leaves them.
+        let violates = "Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's \
+                        size and/or time limits)";
+        let text = format!("AssocMaxSubmitJobLimit\n{violates}");
+        assert_eq!(limit_name(&text), "AssocMaxSubmitJobLimit");
+        let text = "Batch job submission failed: Resource temporarily unavailable";
+        assert_eq!(limit_name(text), text);
+        assert_eq!(
+            limit_name(&format!("please wait\n{violates}")),
+            format!("please wait; {violates}")
+        );
     }
 
     #[test]

@@ -13,6 +13,8 @@ pub enum Takes {
     Text,
     /// A path. A relative one in a file begins at that file's folder; `~`, `$` and the like are left to the shell.
     Path,
+    /// The image of a container: a path like the others if there is such a file, else a name.
+    Image,
     /// One of these words.
     OneOf(&'static [&'static str]),
     /// A list of texts, or one text.
@@ -57,7 +59,7 @@ const CONTAINER: &[Key] = &[
         None,
         "what enters the container",
     ),
-    key("image", Takes::Text, None, None, "the image, as that runtime names it"),
+    key("image", Takes::Image, None, None, "the image, as that runtime names it"),
     key("args", Takes::Lines, None, None, "more arguments of the runtime"),
     key(
         "mounts",
@@ -100,7 +102,8 @@ pub const KEYS: &[Key] = {
         key("env-file", Path, None, Some("SWEEPCTL_ENV_FILE"), "a file of variables for the runs"),
         key("export", Variables, None, None, "variables for the runs"),
         key("shell", Text, None, Some("SWEEPCTL_SHELL"), "the shell of the set-up lines"),
-        key("scratch", Text, None, Some("SWEEPCTL_SCRATCH"), "a folder for temporary files of each job; may hold variables of the job"),
+        // SWEEPCTL_SCRATCH is where a run finds it.
+        key("scratch", Text, None, None, "a folder for temporary files of each job; may hold variables of the job"),
         key("interpreter", Text, None, Some("SWEEPCTL_INTERPRETER"), "what `${interpreter}` stands for in the sweep file's command"),
         key("hide-slurm", Switch, None, Some("SWEEPCTL_HIDE_SLURM"), "whether a single process does not see SLURM's ranks"),
         key("chdir", Path, None, Some("SWEEPCTL_CHDIR"), "the folder that runs start in"),

@@ -183,12 +183,12 @@ pub(super) fn from_text(takes: Takes, text: &str) -> Result<Value, String> {
             "false" | "no" | "off" | "0" => Ok(Value::Switch(false)),
             _ => Err("true or false".to_owned()),
         },
-        Takes::Text | Takes::Path if text.is_empty() => Err("a text".to_owned()),
-        Takes::Text | Takes::Path => Ok(Value::Text(text.to_owned())),
+        Takes::Text | Takes::Path | Takes::Image if text.is_empty() => Err("a text".to_owned()),
+        Takes::Text | Takes::Path | Takes::Image => Ok(Value::Text(text.to_owned())),
         Takes::OneOf(words) if words.contains(&text) => Ok(Value::Text(text.to_owned())),
         Takes::OneOf([one]) => Err(format!("`{one}`")),
         Takes::OneOf(words) => Err(format!("one of `{}`", words.join("`, `"))),
-        Takes::Lines => Ok(Value::Lines(vec![text.to_owned()])),
+        Takes::Lines => Ok(Value::Lines(vec![text.trim_end_matches('\n').to_owned()])),
         Takes::Variables | Takes::Parts(_) => Err("a mapping".to_owned()),
     }
 }

@@ -19,7 +19,7 @@ use crate::launch::request::Given;
 use crate::sweep::problem::nearest;
 
 pub use layer::{Effective, Found, Layer, Origin, Value, from_variables};
-pub use read::{SettingsFile, read};
+pub use read::{SettingsFile, is_variable, read};
 pub use show::show;
 
 /// The project file's name.
@@ -306,13 +306,19 @@ impl Sources {
         let switch = |key| all.switch(key).unwrap_or_default();
         let count = |key| all.count(key).unwrap_or_default();
         let text = |key: &str| all.text(key);
+        let variable = |name: &str| std::env::var(name).ok();
+        // What a shell gave us, it has filled in itself.
+        let path = |key: &str| match all.get(key)?.origin {
+            Origin::Flag => all.text(key),
+            _ => Some(fill_in(&all.text(key)?, &variable)),
+        };
         let export = all.parts("export").filter_map(|(name, found)| match &found.value {
             Value::Text(value) => Some((name.to_owned(), value.clone())),
             _ => None,
         });
         let container = all.parts("container").next().is_some().then(|| Container {
             runtime: text("container.runtime"),
-            image: text("container.image"),
+            image: path("container.image"),
             args: all.lines("container.args"),
             mounts: all.lines("container.mounts"),
             workdir: text("container.workdir"),
@@ -327,23 +333,23 @@ impl Sources {
             metrics: text("metrics"),
             linger: count("linger").into(),
             max_gpu_hours: all.amount("max-gpu-hours"),
-            state_dir: text("state-dir").map(|path| home_path(&path)),
-            template: text("template").map(|path| home_path(&path)),
+            state_dir: path("state-dir").map(PathBuf::from),
+            template: path("template").map(PathBuf::from),
             controller: text("controller").unwrap_or_default(),
             local: switch("local"),
             clusters: text("clusters"),
             setup: all.lines("setup"),
             teardown: all.lines("teardown"),
             conda: text("conda"),
-            venv: text("venv"),
+            venv: path("venv"),
             module: all.lines("module"),
-            env_file: text("env-file"),
+            env_file: path("env-file"),
             export: export.collect(),
             shell: text("shell"),
             scratch: text("scratch"),
             interpreter: text("interpreter"),
             hide_slurm: all.switch("hide-slurm"),
-            chdir: text("chdir"),
+            chdir: path("chdir"),
             container,
             options: all.options.clone(),
             floors: Floors::of(&self.floors),
@@ -351,13 +357,37 @@ impl Sources {
     }
 }
 
-/// A path of a settings file that may begin at the home: `~/x`, `$HOME/x`.
-fn home_path(path: &str) -> PathBuf {
-    let rest = ["~/", "$HOME/", "${HOME}/"].iter().find_map(|start| path.strip_prefix(start));
-    match (rest, std::env::home_dir()) {
-        (Some(rest), Some(home)) => home.join(rest),
-        _ => PathBuf::from(path),
+/// A path with its `~`, `$NAME` and `${NAME}` filled in; names that are not set stay.
+fn fill_in(path: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
+    let mut filled = String::new();
+    let mut rest = path;
+    if let Some(behind) =
+        path.strip_prefix('~').filter(|behind| behind.is_empty() || behind.starts_with('/'))
+        && let Some(home) = variable("HOME")
+    {
+        filled.push_str(&home);
+        rest = behind;
     }
+    while let Some((before, behind)) = rest.split_once('$') {
+        filled.push_str(before);
+        let braced = behind.strip_prefix('{').and_then(|inside| inside.split_once('}'));
+        let plain = || {
+            let end = behind.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            behind.split_at(end.unwrap_or(behind.len()))
+        };
+        let (name, after) = braced.unwrap_or_else(plain);
+        match variable(name) {
+            Some(value) => filled.push_str(&value),
+            None => {
+                filled.push('$');
+                rest = behind;
+                continue;
+            }
+        }
+        rest = after;
+    }
+    filled.push_str(rest);
+    filled
 }
 
 /// Where the site's file is. Users cannot move it: only tests can, in builds for tests.

@@ -113,7 +113,7 @@ impl Reader<'_> {
     fn secrets_in_lines(&mut self, text: &str) {
         for (index, line) in text.lines().enumerate() {
             if secret::looks_like_key_literal(line) {
-                let column = line.find("WANDB_API_KEY=").or(line.find("wandb login"));
+                let column = line.find("WANDB_API_KEY").or(line.find("wandb login"));
                 let before = line.get(..column.unwrap_or_default()).unwrap_or_default();
                 self.secret(Place { line: index + 1, column: before.chars().count() + 1 });
             }
@@ -338,7 +338,9 @@ impl Reader<'_> {
             let texts: Option<Vec<String>> =
                 items.iter().map(|item| scalar(item).map(|scalar| scalar.text)).collect();
             if let Some(lines) = texts {
-                return Some(Value::Lines(lines));
+                // A block ends with a line's end.
+                let lines = lines.iter().map(|line| line.trim_end_matches('\n').to_owned());
+                return Some(Value::Lines(lines.collect()));
             }
             self.error("value", node.place, "each item has to be a text", "");
             return None;
@@ -362,6 +364,11 @@ impl Reader<'_> {
         };
         match (read, takes) {
             (Ok(Value::Text(path)), Takes::Path) => Some(Value::Text(self.path(&path))),
+            (Ok(Value::Text(image)), Takes::Image) => {
+                let is_file =
+                    !image.starts_with(['/', '~', '$']) && self.folder.join(&image).exists();
+                Some(Value::Text(if is_file { self.path(&image) } else { image }))
+            }
             (Ok(value), _) => Some(value),
             (Err(want), _) => {
                 let written = match &node.kind {
@@ -522,7 +529,9 @@ fn is_floor(name: &str) -> bool {
     FLOORS.iter().any(|key| key.name == name)
 }
 
-fn is_variable(name: &str) -> bool {
+/// Whether a text can be the name of a variable.
+#[must_use]
+pub fn is_variable(name: &str) -> bool {
     let start = |c: char| c.is_ascii_alphabetic() || c == '_';
     name.starts_with(start) && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }

@@ -201,6 +201,16 @@ fn null_takes_back_what_farther_files_say() {
 }
 
 #[test]
+fn null_takes_back_a_whole_mapping() {
+    let far = file("container: {image: x, runtime: apptainer}\nexport: {A: 1}\n");
+    let near = file("container: null\nexport: null\n");
+    let nearest = file("export: {B: 2}\n");
+    let settings = sources(vec![far, near, nearest], None).settings();
+    assert_eq!(settings.container, None);
+    assert_eq!(settings.export, [("B".to_owned(), "2".to_owned())]);
+}
+
+#[test]
 fn settings_of_the_environment_are_kept_as_they_are_written() {
     let text = "\
 setup: |
@@ -210,19 +220,19 @@ teardown: [echo a, echo b]
 conda: 3.10
 venv: ./.venv
 module: cuda/12.1
-env-file: $HOME/.env
+env-file: $NOT_SET/.env
 scratch: $TMPDIR/x
 hide-slurm: true
 chdir: sub
 container: {runtime: apptainer, image: x.sif, args: [--nv], mounts: ['/a:/b'], workdir: /w}
 ";
     let settings = sources(vec![file(text)], None).settings();
-    assert_eq!(settings.setup, ["module load x\nulimit -n 4096\n"]);
+    assert_eq!(settings.setup, ["module load x\nulimit -n 4096"]);
     assert_eq!(settings.teardown, ["echo a", "echo b"]);
     assert_eq!(settings.conda.as_deref(), Some("3.10"));
     assert_eq!(settings.venv.as_deref(), Some("/p/.venv"));
     assert_eq!(settings.module, ["cuda/12.1"]);
-    assert_eq!(settings.env_file.as_deref(), Some("$HOME/.env"));
+    assert_eq!(settings.env_file.as_deref(), Some("$NOT_SET/.env"));
     assert_eq!(settings.scratch.as_deref(), Some("$TMPDIR/x"));
     assert_eq!(settings.hide_slurm, Some(true));
     assert_eq!(settings.chdir.as_deref(), Some("/p/sub"));
@@ -410,7 +420,16 @@ fn variables_say_what_keys_say() {
 #[test]
 fn a_variable_of_jobs_is_no_setting() {
     // What runs' programs find in their environment: a `submit` in a job must not read it.
-    for name in ["SWEEPCTL_METRICS", "SWEEPCTL_SLOT", "SWEEPCTL_RUN_DIR", "SWEEPCTL_SWEEP"] {
+    for name in [
+        "SWEEPCTL_METRICS",
+        "SWEEPCTL_SLOT",
+        "SWEEPCTL_RUN_DIR",
+        "SWEEPCTL_SWEEP",
+        "SWEEPCTL_SCRATCH",
+        "SWEEPCTL_HELD",
+        "SWEEPCTL_LINE",
+        "SWEEPCTL_STATUS",
+    ] {
         assert!(keys::KEYS.iter().all(|key| key.variable != Some(name)), "{name}");
     }
 }
@@ -475,5 +494,25 @@ proptest::proptest! {
         let again = sources(vec![file(&show(&all, true))], None).settings();
         proptest::prop_assert_eq!(again.conda, Some(value.clone()));
         proptest::prop_assert_eq!(again.setup, vec![value]);
+    }
+}
+
+#[test]
+fn paths_may_name_the_home_and_variables() {
+    let variable = |name: &str| match name {
+        "HOME" => Some("/home/ann".to_owned()),
+        "S" => Some("/scratch".to_owned()),
+        _ => None,
+    };
+    let table = [
+        ("~/x", "/home/ann/x"),
+        ("~", "/home/ann"),
+        ("~ann/x", "~ann/x"),
+        ("$HOME/$S/${S}x", "/home/ann//scratch//scratchx"),
+        ("$Sx/${T}/$/${", "$Sx/${T}/$/${"),
+        ("/a/~/b", "/a/~/b"),
+    ];
+    for (path, want) in table {
+        assert_eq!(fill_in(path, &variable), want, "{path}");
     }
 }

@@ -145,9 +145,7 @@ pub const KNOWN: &[Known] = {
         known("wait-all-nodes", None, Value, Some("SBATCH_WAIT_ALL_NODES"), Passed),
         known("wckey", None, Value, Some("SBATCH_WCKEY"), Passed),
         known("array", Some('a'), Value, Some("SBATCH_ARRAY_INX"), Refused(THE_BUDGET)),
-        known("chdir", Some('D'), Value, None, Refused("submit from the folder that jobs are to run in")),
-        known("error", Some('e'), Value, Some("SBATCH_ERROR"), Refused("logs are in the sweep's folder")),
-        known("export", None, Value, Some("SBATCH_EXPORT"), Refused("jobs get the environment of this shell")),
+        known("error", Some('e'), Value, Some("SBATCH_ERROR"), Shown("Where its errors go [default: with its output]")),
         known("export-file", None, Value, None, Refused("jobs get the environment of this shell")),
         known("get-user-env", None, Maybe, Some("SBATCH_GET_USER_ENV"), Refused("jobs get the environment of this shell")),
         known("gid", None, Value, None, Refused(OTHER_USER)),
@@ -156,7 +154,7 @@ pub const KNOWN: &[Known] = {
         known("input", Some('i'), Value, Some("SBATCH_INPUT"), Refused("a run's standard input is at its end, as under W&B's agent")),
         known("job-name", Some('J'), Value, Some("SBATCH_JOB_NAME"), Refused("see --name")),
         known("open-mode", None, Value, Some("SBATCH_OPEN_MODE"), Refused("logs are appended to, so that a requeued task keeps what it wrote")),
-        known("output", Some('o'), Value, Some("SBATCH_OUTPUT"), Refused("logs are in the sweep's folder")),
+        known("output", Some('o'), Value, Some("SBATCH_OUTPUT"), Shown("Where each job's output goes, with SLURM's % forms [default: the sweep's folder]")),
         known("parsable", None, Nothing, None, Refused("see --quiet")),
         known("test-only", None, Nothing, None, Refused("see --dry-run")),
         known("uid", None, Value, None, Refused(OTHER_USER)),
@@ -175,6 +173,8 @@ const OURS: &[(&str, &str)] = &[
     ("no-requeue", "give it before `--`"),
     ("clusters", "give it before `--`"),
     ("cluster", "give --clusters before `--`"),
+    ("chdir", "give it before `--`"),
+    ("export", "give it before `--`, as NAME=VALUE"),
     ("quiet", "give it before `--`"),
     ("verbose", "sbatch's talk is not shown"),
     ("help", "see `man sbatch`"),
@@ -183,8 +183,14 @@ const OURS: &[(&str, &str)] = &[
 ];
 
 /// Their letters.
-const OUR_LETTERS: &[(char, &str)] =
-    &[('M', "clusters"), ('Q', "quiet"), ('v', "verbose"), ('h', "help"), ('V', "version")];
+const OUR_LETTERS: &[(char, &str)] = &[
+    ('D', "chdir"),
+    ('M', "clusters"),
+    ('Q', "quiet"),
+    ('v', "verbose"),
+    ('h', "help"),
+    ('V', "version"),
+];
 
 /// Where an option comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
