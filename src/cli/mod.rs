@@ -40,7 +40,7 @@ mod code {
 #[command(
     name = "sweepctl",
     version,
-    after_help = "Exit codes: 0 ok, 1 unexpected, 2 command line, 3 sweep file or request invalid, \
+    after_help = "Exit codes: 0 ok, 1 unexpected, 2 command line, 3 sweep file, settings or request invalid, \
                   4 SLURM refused or absent, 6 budget not reached or runs failed, 130 interrupted"
 )]
 struct Cli {

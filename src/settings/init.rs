@@ -113,10 +113,18 @@ pub fn settings_file(survey: Option<&Survey>, require: &[String]) -> String {
         file.push_str("  # gpus-per-node: 1\n");
     }
     file.push_str("  # cpus-per-task: 4\n  # mem: 8G\n");
+    let around = "
+# What each job does before its first run; it has the environment of the shell that submits.
+# module: [cuda]
+# venv: .venv
+# setup:
+#   - ulimit -n 4096
+";
     let written = ["partition", "time", "account", "qos"];
     for name in require.iter().filter(|name| !written.contains(&name.as_str())) {
         file.push_str(&format!("  # This site wants one:\n  # {name}: ...\n"));
     }
+    file.push_str(around);
     file
 }
 
@@ -234,6 +242,30 @@ mod tests {
         let file = settings_file(Some(&survey), &require);
         assert!(options(&file).contains(&"--qos=normal".to_owned()), "{file}");
         assert!(file.contains("# This site wants one:\n  # constraint: ...\n"), "{file}");
+    }
+
+    #[test]
+    fn what_is_commented_out_can_be_used() {
+        let mut survey = survey();
+        survey.accounts =
+            vec![Account { name: "lab".to_owned(), is_default: true, qos: vec!["q".to_owned()] }];
+        let file = settings_file(Some(&survey), &[]);
+        let is_key = |line: &str| {
+            let key = line.trim_start().split(':').next().unwrap_or_default();
+            line.contains(':') && !key.contains(' ') || line.starts_with("  - ")
+        };
+        let used = |line: &str| match line.split_once("# ") {
+            Some((indent, rest)) if indent.trim().is_empty() && is_key(rest) => {
+                format!("{indent}{rest}\n")
+            }
+            _ => format!("{line}\n"),
+        };
+        let file: String = file.lines().map(used).collect();
+        assert_eq!(options(&file).len(), 7, "{file}");
+        let read = read(file.as_bytes(), "", Path::new("/p"), false).unwrap().plain;
+        for key in ["parallel", "module", "venv", "setup"] {
+            assert!(read.find(key).is_some(), "{key}: {file}");
+        }
     }
 
     #[test]
