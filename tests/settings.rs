@@ -220,6 +220,41 @@ fn what_jobs_do_around_their_runs_can_stand_in_settings() {
 }
 
 #[test]
+fn r42_the_python_of_a_profiles_venv_is_the_programs() {
+    let scratch = project();
+    scratch.write("sweep.yaml", &SWEEP.replace("[sh,", "[\"${env}\", \"${interpreter}\","));
+    stand_in(&scratch, "python", "#!/bin/sh\necho the wrong one >>seen\n");
+    let inside = scratch.write("venv/bin/python", "#!/bin/sh\necho the right one >>seen\n");
+    fs::set_permissions(inside, fs::Permissions::from_mode(0o755)).unwrap();
+    let folder = scratch.path("venv/bin");
+    scratch.write("venv/bin/activate", &format!("PATH={}:$PATH\n", folder.display()));
+    scratch.write("sweepctl.yaml", "local: true\nprofiles: {mine: {venv: venv}}\n");
+    let mut submit = scratch.sweepctl();
+    with_stand_ins(&scratch, &mut submit, &std::env::var("PATH").unwrap());
+    let output = submit.args(["submit", "sweep.yaml", "--profile", "mine"]).output();
+    expect_code(&output.unwrap(), 0);
+    assert_eq!(scratch.read("seen"), "the right one\n".repeat(6));
+}
+
+#[test]
+fn a_strangers_file_where_everybody_may_write_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        support::skip::<()>("only root can give files away");
+        return;
+    }
+    let scratch = project();
+    let path = scratch.write("sweepctl.yaml", "local: true\n");
+    std::os::unix::fs::chown(&path, Some(65_534), None).unwrap();
+    // A colleague's file in a group's folder is what such folders are for.
+    expect_code(&call(&scratch, "render sweep.yaml"), 0);
+    fs::set_permissions(scratch.path(""), fs::Permissions::from_mode(0o1777)).unwrap();
+    let (_, err) = expect_code(&call(&scratch, "render sweep.yaml"), 3);
+    assert!(err.contains("sweepctl.yaml: this file belongs to another user"), "{err}");
+    std::os::unix::fs::chown(&path, Some(0), None).unwrap();
+    expect_code(&call(&scratch, "render sweep.yaml"), 0);
+}
+
+#[test]
 fn a_container_of_several_files_is_one() {
     let scratch = project();
     scratch.write_outside(
