@@ -17,6 +17,9 @@ const FEW_DRAWS: usize = 20_000;
 /// The distribution function of a continuous parameter.
 type Cdf = fn(f64) -> f64;
 
+/// How likely each value is.
+type Probabilities = Vec<(Value, f64)>;
+
 fn normal(x: f64) -> f64 {
     erfc(-x / std::f64::consts::SQRT_2) / 2.0
 }
@@ -55,7 +58,7 @@ fn continuous() -> Vec<(&'static str, Value, Cdf)> {
 }
 
 /// Names, parameters, and the probability of each value.
-fn discrete() -> Vec<(&'static str, Value, Vec<(Value, f64)>)> {
+fn discrete() -> Vec<(&'static str, Value, Probabilities)> {
     let q_normal = |k: f64| normal(k + 0.5) - normal(k - 0.5);
     let q_beta = |x: f64| 1.0 - (1.0 - x).powi(6) - 6.0 * x * (1.0 - x).powi(5);
     vec![
