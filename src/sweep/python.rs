@@ -353,4 +353,26 @@ pub(super) mod tests {
             assert_eq!(python_json(value), want[1].as_str().unwrap(), "{value:?}");
         }
     }
+
+    #[test]
+    fn every_character_is_printable_where_python_says_so() {
+        // `?`: not in Python's Unicode table, which may be older than Rust's, or the other way round.
+        let program = "
+import json, sys, unicodedata
+def kind(c):
+    if 0xd800 <= c < 0xe000 or unicodedata.category(chr(c)) == 'Cn': return '?'
+    return '1' if chr(c).isprintable() else '0'
+json.load(sys.stdin)
+print(json.dumps([unicodedata.unidata_version, ''.join(map(kind, range(0x110000)))]))";
+        let Some(answer) = python(program, &Value::Null) else { return };
+        let version = answer[0].as_str().unwrap().split('.').next().unwrap();
+        if version.parse::<u8>().unwrap() > char::UNICODE_VERSION.0 {
+            println!("skipped: Python's Unicode {version} is newer than Rust's");
+            return;
+        }
+        for (code, want) in (0..).zip(answer[1].as_str().unwrap().chars()) {
+            let Some(c) = char::from_u32(code).filter(|_| want != '?') else { continue };
+            assert_eq!(is_printable(c), want == '1', "U+{code:04X}");
+        }
+    }
 }
