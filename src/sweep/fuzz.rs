@@ -215,8 +215,8 @@ fn use_it(text: &str) {
     configs.push(search::representative(&spec));
     for config in configs {
         assert!(config.keys().is_sorted(), "{text}");
-        argv(&spec, &config, "python", "file", &|_| None);
-        parameter_file(&config);
+        let _ = argv(&spec, &config, "python", "file", &|_| None);
+        let _ = parameter_file(&config);
     }
 }
 
