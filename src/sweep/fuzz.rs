@@ -131,9 +131,9 @@ fn mutated(random: &mut Random, files: &[String]) -> String {
     text.into_iter().collect()
 }
 
-/// What our reader makes of a file as YAML, `None` if it refuses it.
+/// What our reader makes of a file as YAML, `None` if it refuses it or no sweep can be like that.
 fn ours(text: &str) -> Option<Value> {
-    yaml::parse(text.as_bytes()).ok()?.root.value().into_iter().next()
+    yaml::parse(text.as_bytes()).ok()?.root.value().into_iter().find(Value::is_object)
 }
 
 /// PyYAML's answers: the value, or why there is none; what JSON cannot hold as our reader has it.
