@@ -4,6 +4,8 @@
 //! problem of a file at once, each with its place in the file.
 
 mod command;
+#[cfg(test)]
+mod fuzz;
 mod model;
 mod parameter_file;
 mod problem;

@@ -937,8 +937,8 @@ mod tests {
                     "c": {"constant": null},
                     "k": {"categorical": [1, 1.0, "yes", true]},
                     "i": {"int_uniform": {"min": 1, "max": 5}},
-                    "u": {"uniform": {"min": 1e-5, "max": 0.1}},
-                    "v": {"uniform": {"min": 0.0, "max": 1.0}},
+                    "u": {"real": {"uniform": {"min": 1e-5, "max": 0.1}}},
+                    "v": {"real": {"uniform": {"min": 0, "max": 1}}},
                 },
             })
         );
@@ -974,7 +974,7 @@ mod tests {
 
     #[test]
     fn what_is_no_sweep_file_is_one_clear_error() {
-        let table: [(&[u8], &str); 17] = [
+        let table: [(&[u8], &str); 18] = [
             (b"", "s:1:1: the file is empty"),
             (b"# nothing\n", "s:1:1: the file is empty"),
             (b"---\n", "s:1:1: the file is empty"),
@@ -983,6 +983,7 @@ mod tests {
             (b"a: 1\nb: \xff\n", "s:2:4: the file is not UTF-8 text"),
             (b"\xff\xfea\0", "s:1:1: the file is not UTF-8 text"),
             (b"a: \0\n", "s:1:4: YAML does not allow the control character U+0000"),
+            (b"a: b\xc2\x85c\n", "s:1:5: W&B takes the character U+0085 for the end of a line"),
             (b"a:\n\tb: 1\n", "s:2:1: YAML does not allow tabs as indentation"),
             (b"a: 1\n---\nb: 1\n", "s:2:1: the file holds several documents"),
             (b"a: b\nc\nd: e\n", "s:3:1: this is not YAML: a line above lacks its `:`"),
@@ -1036,11 +1037,11 @@ mod tests {
     #[test]
     fn tags_say_what_a_scalar_is() {
         let spec = good(
-            "program: p\nmethod: grid\nparameters: {a: {values: [!!str 1, !!float 1, !!int '2', ! 3]}}",
+            "program: p\nmethod: grid\nparameters: {a: {values: [!!str 1, !!float 1, !!int '2', ! 3, ! '4']}}",
         );
         assert_eq!(
             spec.parameters["a"],
-            Parameter::Categorical(vec![json!("1"), json!(1.0), json!(2), json!("3")])
+            Parameter::Categorical(vec![json!("1"), json!(1.0), json!(2), json!(3), json!(4)])
         );
     }
 

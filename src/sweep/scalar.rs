@@ -115,6 +115,15 @@ pub(super) fn float(text: &str) -> Option<f64> {
     Some(if negative { -value } else { value })
 }
 
+/// Whether a number is one that PyYAML takes for text, such as `1e-5`: a float has a dot there, and
+/// a sign in its exponent.
+pub(super) fn is_text_for_pyyaml(number: &str) -> bool {
+    let parts = number.split_once(['e', 'E']).filter(|_| !number.contains(['x', ':']));
+    parts.is_some_and(|(mantissa, exponent)| {
+        !mantissa.contains('.') || !exponent.starts_with(['-', '+'])
+    })
+}
+
 fn decimal(body: &str, text: &str) -> Option<f64> {
     let (mantissa, exponent) = match body.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, Some(exponent)),

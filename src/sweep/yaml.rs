@@ -166,16 +166,23 @@ fn decode(bytes: &[u8]) -> Result<&str, Fault> {
         }
     };
     let unprintable = |c: char| match c {
-        '\t' | '\n' | '\r' | '\u{85}' => false,
-        c => c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}'),
+        '\t' | '\n' | '\r' => false,
+        c => c.is_control() || ENDS_OF_LINES.contains(&c) || matches!(c, '\u{fffe}' | '\u{ffff}'),
     };
     if let Some((at, c)) = text.char_indices().find(|(_, c)| unprintable(*c)) {
         let place = place_after(text.get(..at).unwrap_or_default());
-        let message = format!("YAML does not allow the control character U+{:04X}", u32::from(c));
+        let message = if ENDS_OF_LINES.contains(&c) {
+            format!("W&B takes the character U+{:04X} for the end of a line", u32::from(c))
+        } else {
+            format!("YAML does not allow the control character U+{:04X}", u32::from(c))
+        };
         return Err(fault("control-character", place, message));
     }
     Ok(text)
 }
+
+/// What ends a line in YAML 1.1 only, and so for W&B's reader but not for yaml-rust2.
+const ENDS_OF_LINES: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
 
 fn place_after(text: &str) -> Place {
     let lines: Vec<&str> = text.split('\n').flat_map(split_returns).collect();
@@ -442,6 +449,8 @@ fn key_text(node: &Node) -> Result<(String, Option<String>), Fault> {
     };
     let key = match &scalar.value {
         Ok(Value::String(text)) => text.clone(),
+        // A name is text anyway: here nothing speaks against W&B's reading.
+        Ok(Value::Number(_)) if scalar::is_text_for_pyyaml(&scalar.text) => scalar.text.clone(),
         Ok(value) => match value {
             Value::Bool(_) | Value::Null => value.to_string(),
             other => super::python::python_text(other),
@@ -461,8 +470,10 @@ fn scalar_value(
     place: Place,
 ) -> Result<Resolved, Fault> {
     let as_text = || Ok(Value::String(text.to_owned()));
-    let Some(tag) = tag else {
-        let plain = style == TScalarStyle::Plain;
+    // PyYAML takes `!` to mean that a scalar is read as if it were plain, quoted or not.
+    let bare = tag.is_some_and(|tag| tag.handle.is_empty() && tag.suffix == "!");
+    let Some(tag) = tag.filter(|_| !bare) else {
+        let plain = bare || style == TScalarStyle::Plain;
         return Ok(if plain { scalar::resolve(text) } else { as_text() });
     };
     let wrong = || fault("tag", place, format!("{} does not fit its tag", quoted(text)));
@@ -483,12 +494,9 @@ fn scalar_value(
     }
 }
 
-/// The name of one of YAML's own tags; `!` alone means text.
+/// The name of one of YAML's own tags.
 fn core_tag(tag: &Tag) -> Option<&str> {
     let whole = format!("{}{}", tag.handle, tag.suffix);
-    if whole == "!" {
-        return Some("str");
-    }
     let name = whole.strip_prefix("tag:yaml.org,2002:").or_else(|| whole.strip_prefix("!!"))?;
     ["str", "int", "float", "bool", "null", "seq", "map"].into_iter().find(|known| *known == name)
 }
