@@ -937,8 +937,8 @@ mod tests {
                     "c": {"constant": null},
                     "k": {"categorical": [1, 1.0, "yes", true]},
                     "i": {"int_uniform": {"min": 1, "max": 5}},
-                    "u": {"uniform": {"min": 1e-5, "max": 0.1}},
-                    "v": {"uniform": {"min": 0.0, "max": 1.0}},
+                    "u": {"real": {"uniform": {"min": 1e-5, "max": 0.1}}},
+                    "v": {"real": {"uniform": {"min": 0, "max": 1}}},
                 },
             })
         );
