@@ -1,5 +1,6 @@
 //! The command line: one file for each command that does more than one thing.
 
+mod check;
 mod submit;
 mod watch;
 
@@ -42,6 +43,8 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
+    /// Say all that is wrong with a sweep file, and what it would run
+    Check(check::CheckArgs),
     /// Start a sweep and watch it until its budget is used up
     Submit(Box<submit::SubmitArgs>),
     /// Watch a sweep and keep its jobs topped up; Ctrl-C ends watching, not the jobs
@@ -201,6 +204,7 @@ pub fn main() -> ExitCode {
 
 async fn run(command: Command) -> Result<u8, Failure> {
     match command {
+        Command::Check(args) => check::run(&args),
         Command::Submit(args) => submit::run(*args).await,
         Command::Watch(named) => watch::run(Driver::new(named.open()?).await?, false).await,
         Command::Tick(named) => {
