@@ -84,7 +84,12 @@ fn cases() -> Vec<Case> {
 }
 
 fn expect_none(differences: &[String]) {
-    assert!(differences.is_empty(), "{} differences:\n{}", differences.len(), differences.join("\n"));
+    assert!(
+        differences.is_empty(),
+        "{} differences:\n{}",
+        differences.len(),
+        differences.join("\n")
+    );
 }
 
 #[test]

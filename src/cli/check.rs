@@ -132,7 +132,8 @@ fn summary(spec: &SweepSpec, check: &Check) -> Vec<(&'static str, String)> {
     });
     if let Some(run) = &check.run {
         let word = if spec.method == Method::Grid { "first run" } else { "such as" };
-        let words: Vec<String> = run.argv.iter().map(|word| quote(&sweep::one_line(word))).collect();
+        let words: Vec<String> =
+            run.argv.iter().map(|word| quote(&sweep::one_line(word))).collect();
         lines.push((word, words.join(" ")));
     }
     lines

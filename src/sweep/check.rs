@@ -116,7 +116,11 @@ pub fn check(text: &[u8], file: &str, around: Surroundings<'_>) -> Check {
     check
 }
 
-fn of_document(document: &Document, validator: &mut Validator<'_>, around: Surroundings<'_>) -> Check {
+fn of_document(
+    document: &Document,
+    validator: &mut Validator<'_>,
+    around: Surroundings<'_>,
+) -> Check {
     let root = &document.root;
     for duplicate in &document.duplicates {
         let (first, last) = (duplicate.first, duplicate.last);
@@ -199,12 +203,7 @@ fn grid_of(sweep: &Sweep) -> Grid {
 }
 
 /// The size of each axis is that of the grid which has no other.
-fn push_axes(
-    name: String,
-    parameter: &Parameter,
-    spec: &SweepSpec,
-    axes: &mut Vec<(String, u64)>,
-) {
+fn push_axes(name: String, parameter: &Parameter, spec: &SweepSpec, axes: &mut Vec<(String, u64)>) {
     match parameter {
         Parameter::Constant(_) => {}
         Parameter::Group(parameters) => {

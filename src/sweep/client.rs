@@ -140,7 +140,10 @@ pub(super) fn filled_in(root: &Node) -> Option<Vec<(String, &'static str)>> {
 }
 
 fn find<'a>(entries: &'a [Entry], key: &str) -> Option<&'a Node> {
-    entries.iter().find(|entry| entry.key == key && entry.python.1 == "str").map(|entry| &entry.value)
+    entries
+        .iter()
+        .find(|entry| entry.key == key && entry.python.1 == "str")
+        .map(|entry| &entry.value)
 }
 
 fn is_text(node: &Node, text: &str) -> bool {
@@ -166,7 +169,8 @@ pub(super) fn changed_on_the_way(root: &Node, filled: &[(String, &str)]) -> Map<
         after.insert(join(pointer, "distribution"), "str".into());
     }
     after.retain(|pointer, kind| before.get(pointer) != Some(kind));
-    let pair = |pointer: &String, kind: &Value| (pointer.clone(), json!([before.get(pointer), kind]));
+    let pair =
+        |pointer: &String, kind: &Value| (pointer.clone(), json!([before.get(pointer), kind]));
     let mut changed: Map<String, Value> = after.iter().map(|(p, kind)| pair(p, kind)).collect();
     changed.sort_keys();
     changed

@@ -14,6 +14,8 @@ mod problem;
 mod python;
 mod scalar;
 mod special;
+#[cfg(test)]
+mod tests;
 mod validate;
 mod yaml;
 
@@ -22,7 +24,7 @@ pub use code::Code;
 pub use command::argv;
 pub use model::{Bands, EarlyTerminate, Goal, Law, Method, Metric, Parameter, SweepSpec};
 pub use parameter_file::parameter_file;
-pub use problem::{Problem, Severity};
 pub(crate) use problem::one_line;
+pub use problem::{Problem, Severity};
 pub use python::python_text;
 pub use validate::Surroundings;

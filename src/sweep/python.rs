@@ -197,7 +197,10 @@ pub(super) mod tests {
             (json!(true), "True"),
             (json!(null), "None"),
             (special::value("inf"), "inf"),
-            (json!([special::value("nan"), special::value("-99999999999999999999")]), "[nan, -99999999999999999999]"),
+            (
+                json!([special::value("nan"), special::value("-99999999999999999999")]),
+                "[nan, -99999999999999999999]",
+            ),
             (json!(3), "3"),
             (json!(3.0), "3.0"),
             (json!(1e-5), "1e-05"),

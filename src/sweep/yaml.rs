@@ -276,14 +276,14 @@ impl Reader<'_> {
         {
             *until = place.line.max(start.line + 1);
         }
-        if let Event::Scalar(_, style, ..) = &event {
+        if let Event::Scalar(text, style, ..) = &event {
             let kind = match style {
                 TScalarStyle::SingleQuoted => Some(OpaqueKind::SingleQuoted),
                 TScalarStyle::DoubleQuoted => Some(OpaqueKind::DoubleQuoted),
-                TScalarStyle::Literal | TScalarStyle::Folded => {
+                TScalarStyle::Literal | TScalarStyle::Folded if !text.is_empty() => {
                     Some(OpaqueKind::Block { until: 0 })
                 }
-                TScalarStyle::Plain => None,
+                _ => None,
             };
             self.opaque.extend(kind.map(|kind| Opaque { start: place, kind }));
         }
@@ -297,6 +297,15 @@ impl Reader<'_> {
             if let Some(column) = self.tab_in_indentation(line) {
                 return self.tab(Place { line, column });
             }
+        }
+        let chars = self.lines.get(at.line.saturating_sub(1)).map(|line| line.chars());
+        let tab = |column: usize| {
+            chars.clone().is_some_and(|mut chars| chars.nth(column - 1) == Some('\t'))
+        };
+        if let Some(column) =
+            [at.column, at.column.saturating_sub(1).max(1)].into_iter().find(|c| tab(*c))
+        {
+            return self.tab(Place { line: at.line, column });
         }
         if error.info() == "simple key expect ':'" {
             return fault(Code::YamlSyntax, at, "this is not YAML: a line above lacks its `:`");
@@ -356,7 +365,9 @@ impl Reader<'_> {
                 let (entries, depth) = self.mapping(pointer, level)?;
                 (Kind::Mapping(entries), anchor, depth + 1)
             }
-            _ => return Err(fault(Code::YamlSyntax, place, "this is not YAML: a value is missing")),
+            _ => {
+                return Err(fault(Code::YamlSyntax, place, "this is not YAML: a value is missing"));
+            }
         };
         let node = Node { place, kind };
         if anchor > 0 {
@@ -379,7 +390,11 @@ impl Reader<'_> {
 
     fn alias(&mut self, anchor: usize, place: Place, level: usize) -> Result<(Node, usize), Fault> {
         let Some(Anchored { nodes, depth, .. }) = self.anchors.get(&anchor) else {
-            return Err(fault(Code::AliasLoop, place, "this alias refers to a value it is part of"));
+            return Err(fault(
+                Code::AliasLoop,
+                place,
+                "this alias refers to a value it is part of",
+            ));
         };
         let (nodes, depth) = (*nodes, *depth);
         if level + depth > MOST_DEPTH + 1 {

@@ -90,7 +90,9 @@ fn window(line: &str, index: usize) -> (String, usize) {
 fn cell(c: char) -> (String, usize) {
     match c {
         '\t' => (TAB.to_owned(), TAB.len()),
-        c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') => {
+        c if c.is_control()
+            || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') =>
+        {
             ('\u{fffd}'.to_string(), 1)
         }
         c => (c.to_string(), c.width().unwrap_or(0)),

@@ -79,7 +79,12 @@ impl Validator<'_> {
         if spec.parameters.values().any(is_swept) && !hands_over {
             let message = "no item of `command` hands over the parameters: only `wandb.config` will have them";
             let [.., args] = DEFAULT_COMMAND;
-            self.warn(Code::NoArgsMacro, ("/command", at.key), message, &format!("add `\"{args}\"`"));
+            self.warn(
+                Code::NoArgsMacro,
+                ("/command", at.key),
+                message,
+                &format!("add `\"{args}\"`"),
+            );
         }
     }
 
@@ -89,7 +94,8 @@ impl Validator<'_> {
         if let Some((_, rest)) = item.split_once(OPEN) {
             let name = rest.split('}').next().unwrap_or_default();
             let vanishes = if macro_name(item).is_some() { ": the item vanishes" } else { "" };
-            let message = format!("{} is not replaced{vanishes}", quoted(&format!("{OPEN}{name}}}")));
+            let message =
+                format!("{} is not replaced{vanishes}", quoted(&format!("{OPEN}{name}}}")));
             let help = "only names in capitals, digits and `_` are";
             self.warn(Code::EnvvarLowerCase, at, message, help);
             return;
@@ -98,7 +104,10 @@ impl Validator<'_> {
         match (macro_name(item), inside) {
             (Some(name), _) if MACROS.contains(&name) => {}
             (Some(_), Some(_)) => {
-                let message = format!("{} starts and ends like one macro, which there is not: it vanishes", quoted(item));
+                let message = format!(
+                    "{} starts and ends like one macro, which there is not: it vanishes",
+                    quoted(item)
+                );
                 self.warn(Code::MacroInsideItem, at, message, "make each macro an item of its own");
             }
             (Some(name), None) => {

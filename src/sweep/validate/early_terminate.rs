@@ -112,7 +112,8 @@ impl Validator<'_> {
                 self.error(Code::EarlyTerminateIncomplete, (POINTER, at.key), message, help);
                 None
             }
-            (Some(min_iter), None, _) => {
+            (Some(min_iter), None, _) =>
+            {
                 #[expect(
                     clippy::cast_possible_truncation,
                     clippy::cast_sign_loss,
@@ -126,14 +127,19 @@ impl Validator<'_> {
                     (None, Some(_)) => "`s` needs `max_iter`",
                     _ => "`early_terminate` needs `min_iter`, or `max_iter` and `s`",
                 };
-                let help = "write `min_iter: 3`: runs are compared after 3, 9, 27, ... logged values";
+                let help =
+                    "write `min_iter: 3`: runs are compared after 3, 9, 27, ... logged values";
                 self.fault(Code::EarlyTerminateIncomplete, (POINTER, at.key), message, help);
                 None
             }
         }
     }
 
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked, or saturates")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "checked, or saturates"
+    )]
     fn bands_below(
         &mut self,
         at: Field<'_>,
@@ -149,7 +155,8 @@ impl Validator<'_> {
             return None;
         }
         if s < 1.0 || max_iter / eta < 1.0 {
-            let message = format!("there is no band below `max_iter`: it is {max_iter}, and `eta` {eta}");
+            let message =
+                format!("there is no band below `max_iter`: it is {max_iter}, and `eta` {eta}");
             let help = "make `max_iter` larger than `eta`, and `s` at least 1";
             self.error(Code::EarlyTerminateNoBand, (POINTER, at.key), message, help);
             return None;

@@ -159,7 +159,11 @@ impl Validator<'_> {
             let message = format!("{}: `min` must be less than `max`", context.name());
             let pointer = join(context.pointer, "max");
             let at = (pointer.as_str(), max.place());
-            let help = if low.float == high.float { "write `value:` for a fixed value" } else { "swap them" };
+            let help = if low.float == high.float {
+                "write `value:` for a fixed value"
+            } else {
+                "swap them"
+            };
             // W&B does not look into groups, and then fails to draw.
             if context.top {
                 self.fault(Code::BoundsOrder, at, message, help);
@@ -259,7 +263,9 @@ impl Validator<'_> {
                 let limits = ((-max).exp(), (-min).exp());
                 (Law::InvLogUniform { min, max }, float(limits.0), limits)
             }
-            Base::LogUniformValues => (Law::LogUniformValues { min, max }, Some(written), (min, max)),
+            Base::LogUniformValues => {
+                (Law::LogUniformValues { min, max }, Some(written), (min, max))
+            }
             Base::InvLogUniformValues => {
                 (Law::InvLogUniformValues { min, max }, Some(written), (min, max))
             }
@@ -289,12 +295,18 @@ impl Validator<'_> {
                     short(one.min(other)),
                     short(one.max(other))
                 );
-                let help = format!("write `distribution: {new}` if {} and {} are the values", short(min), short(max));
+                let help = format!(
+                    "write `distribution: {new}` if {} and {} are the values",
+                    short(min),
+                    short(max)
+                );
                 (Code::LogBoundsLookLikeValues, message, help)
             }
             _ => {
-                let message =
-                    format!("{name}: `{}` takes exponents of e, and W&B advises against it", written(field_.node));
+                let message = format!(
+                    "{name}: `{}` takes exponents of e, and W&B advises against it",
+                    written(field_.node)
+                );
                 let help = format!("`{new}` takes the values themselves");
                 (Code::OldDistribution, message, help)
             }
@@ -309,7 +321,12 @@ impl Validator<'_> {
         }
     }
 
-    fn around_a_mean(&mut self, context: Context<'_>, entries: &[Entry], base: Base) -> Option<Shape> {
+    fn around_a_mean(
+        &mut self,
+        context: Context<'_>,
+        entries: &[Entry],
+        base: Base,
+    ) -> Option<Shape> {
         let mu = self.shape_number(context, entries, "mu", 0.0, f64::NEG_INFINITY);
         let sigma = self.shape_number(context, entries, "sigma", 1.0, 0.0);
         let (mu, sigma) = (mu?, sigma?.as_f64()?);
@@ -362,7 +379,8 @@ impl Validator<'_> {
             }
             Some(Num { exact: Some(number), .. }) => return Some(number),
             Some(_) => {
-                let message = format!("{name}: {} is no usable `{key}`", quoted(written(field.node)));
+                let message =
+                    format!("{name}: {} is no usable `{key}`", quoted(written(field.node)));
                 self.error(Code::ParameterNumber, at, message, "");
             }
         }
@@ -378,7 +396,8 @@ impl Validator<'_> {
         match number(field.node) {
             None if Self::is_date(field.node) => {}
             None => {
-                let message = format!("{name}: `q` must be a number, and this is {}", kind(field.node));
+                let message =
+                    format!("{name}: `q` must be a number, and this is {}", kind(field.node));
                 self.fault(Code::ParameterNumber, at, message, "");
             }
             Some(q) if q.float <= 0.0 => {
@@ -417,13 +436,18 @@ impl Validator<'_> {
         let tolerance = step * 1e-9;
         let is_beta = (min, max) == (0.0, 1.0) && field(entries, "min").is_none();
         if high - low < step / 2.0 || (is_beta && high - low < step * 1.5) {
-            let values = if high > low { format!("{} and {}", text(low), text(high)) } else { text(low) };
+            let values =
+                if high > low { format!("{} and {}", text(low), text(high)) } else { text(low) };
             let message = format!("{name} can only be {values}: `q` is {}", text(step));
             self.warn(Code::QTooCoarse, at, message, "give a smaller `q`");
         } else if low < min - tolerance || high > max + tolerance {
-            let (value, side) = if low < min - tolerance { (low, "below") } else { (high, "above") };
+            let (value, side) =
+                if low < min - tolerance { (low, "below") } else { (high, "above") };
             let bound = if side == "below" { "min" } else { "max" };
-            let message = format!("{name} can be {}, which is {side} `{bound}`: rounding to `q` does not stop there", text(value));
+            let message = format!(
+                "{name} can be {}, which is {side} `{bound}`: rounding to `q` does not stop there",
+                text(value)
+            );
             self.warn(Code::QOutsideBounds, at, message, "make the bounds multiples of `q`");
         }
     }

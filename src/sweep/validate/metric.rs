@@ -104,9 +104,10 @@ impl Validator<'_> {
         if !field.text().is_some_and(|text| known.contains(&text)) {
             let what = quoted(written(field.node));
             let message = format!("there is no `{key}` {what}: W&B takes `{default}`");
-            let is_false = field.node.scalar().is_some_and(|scalar| {
-                scalar.meaning == Meaning::Value(Value::Bool(false))
-            });
+            let is_false = field
+                .node
+                .scalar()
+                .is_some_and(|scalar| scalar.meaning == Meaning::Value(Value::Bool(false)));
             let help = match field.text().and_then(|text| nearest(text, known)) {
                 Some(known) => format!("did you mean `{known}`?"),
                 None if is_false && key != "impute" => "write `\"false\"`, in quotes".to_owned(),

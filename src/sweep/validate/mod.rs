@@ -278,7 +278,8 @@ impl<'a> Validator<'a> {
         let Kind::Mapping(entries) = &root.kind else { return };
         let (Some(field), Some(cap)) = (field(entries, "run_cap"), run_cap) else { return };
         if cap > grid_size {
-            let message = format!("`run_cap` is {cap}, and the grid has only {grid_size} points");
+            let points = if grid_size == 1 { "one point" } else { &format!("{grid_size} points") };
+            let message = format!("`run_cap` is {cap}, and the grid has only {points}");
             let help = "the sweep ends with the grid";
             self.warn(Code::RunCapAboveGrid, ("/run_cap", field.place()), message, help);
         }
@@ -327,7 +328,10 @@ impl<'a> Validator<'a> {
         if !matches!(kind_of.and_then(Field::text), Some("local" | "cloud")) {
             let (message, place) = match kind_of {
                 Some(field) => (
-                    format!("there is no controller {}; it is ignored", quoted(written(field.node))),
+                    format!(
+                        "there is no controller {}; it is ignored",
+                        quoted(written(field.node))
+                    ),
                     field.place(),
                 ),
                 None => ("`controller` has no `type`; it is ignored".to_owned(), entry.place),
@@ -347,6 +351,9 @@ impl<'a> Validator<'a> {
         }
         if field.node.is_null() {
             self.flaw(Code::EmptyKey, at, format!("`{key}` is empty"), "remove it");
+            return None;
+        }
+        if Self::is_date(field.node) {
             return None;
         }
         let message = format!("`{key}` must be text, and this is {}", kind(field.node));
@@ -372,7 +379,11 @@ impl<'a> Validator<'a> {
             Some("grid") => return Some(Method::Grid),
             Some("random") => return Some(Method::Random),
             Some("bayes") => {
-                self.not_embedded(at, "method `bayes`", "the embedded controller does grid and random");
+                self.not_embedded(
+                    at,
+                    "method `bayes`",
+                    "the embedded controller does grid and random",
+                );
                 return Some(Method::Bayes);
             }
             Some("custom") => {
@@ -406,7 +417,9 @@ impl<'a> Validator<'a> {
         if cap.is_none() {
             let message = match written(field.node) {
                 "" => "`run_cap` must be a positive integer".to_owned(),
-                text => format!("`run_cap` must be a positive integer, and this is {}", quoted(text)),
+                text => {
+                    format!("`run_cap` must be a positive integer, and this is {}", quoted(text))
+                }
             };
             let at = ("/run_cap", field.place());
             self.fault(Code::RunCap, at, message, "write how many runs there may be at most");

@@ -139,7 +139,8 @@ impl Validator<'_> {
         let Some(field) = field(entries, "parameters") else {
             let at = (pointer, yaml::START);
             if launch::has_search_space(entries) {
-                let message = "the scheduler's search space is for W&B Launch: sweepctl needs `parameters`";
+                let message =
+                    "the scheduler's search space is for W&B Launch: sweepctl needs `parameters`";
                 self.error(Code::ParametersMissing, at, message, "");
             } else {
                 let help = "add `parameters:` with at least one";
@@ -256,7 +257,10 @@ impl Validator<'_> {
         let (message, help) = match &entry.value.kind {
             Kind::Scalar(scalar) if entry.value.is_null() => {
                 let help = if scalar.text.is_empty() { "" } else { "write `{value: null}`" };
-                (format!("{name} is empty and needs `value:`, `values:` or bounds"), help.to_owned())
+                (
+                    format!("{name} is empty and needs `value:`, `values:` or bounds"),
+                    help.to_owned(),
+                )
             }
             Kind::Scalar(scalar) => {
                 let text = quoted(&scalar.text);
@@ -315,7 +319,10 @@ impl Validator<'_> {
             return Some(is);
         }
         let pointer = join(context.pointer, "distribution");
-        let message = format!("there is no distribution {}", quoted(written(field.node)));
+        let message = match written(field.node) {
+            "" => format!("`distribution` must be a name, and this is {}", kind(field.node)),
+            name => format!("there is no distribution {}", quoted(name)),
+        };
         let all = distributions();
         let all: Vec<&str> = all.iter().map(String::as_str).collect();
         let lower = name.to_lowercase();
@@ -433,7 +440,8 @@ impl Validator<'_> {
         let Some(scalar) = node.scalar().filter(|scalar| !scalar.plain) else { return };
         let Some(text) = scalar.as_text() else { return };
         if matches!(text.to_lowercase().as_str(), "true" | "false") {
-            let message = format!("{} in quotes is text, which a program may take for true", quoted(text));
+            let message =
+                format!("{} in quotes is text, which a program may take for true", quoted(text));
             let help = format!("without quotes it is a boolean: {}", text.to_lowercase());
             self.warn(Code::QuotedBoolean, (pointer, node.place), message, &help);
         }
@@ -522,7 +530,8 @@ impl Validator<'_> {
             Parameter::Quantized { law: Law::Uniform { .. }, .. } => true,
             Parameter::Real(_) | Parameter::Quantized { .. } => {
                 let message = format!("grid needs countable values, and {name} is continuous");
-                let help = "list `values:`, use integer bounds or q_uniform, or use `method: random`";
+                let help =
+                    "list `values:`, use integer bounds or q_uniform, or use `method: random`";
                 self.error(Code::GridContinuous, context.at(), message, help);
                 false
             }

@@ -15,7 +15,7 @@ pub(super) struct Opaque {
 pub(super) enum OpaqueKind {
     SingleQuoted,
     DoubleQuoted,
-    /// `|` or `>`: all lines after the header, up to this one, which is not part of it.
+    /// The text below `|` or `>`, up to this line, which is not part of it.
     Block {
         until: usize,
     },
@@ -40,15 +40,21 @@ pub(super) fn find(lines: &[&str], opaque: &[Opaque]) -> Option<Place> {
                 Some(open) => quote = quote.filter(|_| c != open),
                 None => {
                     let here = Place { line: number, column: at + 1 };
+                    while opaque.next_if(|scalar| scalar.start < here).is_some() {}
                     if let Some(scalar) = opaque.next_if(|scalar| scalar.start == here) {
                         match scalar.kind {
                             OpaqueKind::SingleQuoted => quote = Some('\''),
                             OpaqueKind::DoubleQuoted => quote = Some('"'),
-                            OpaqueKind::Block { until } => skip_to = until,
+                            OpaqueKind::Block { until } => {
+                                skip_to = until;
+                                break;
+                            }
                         }
                     } else if c == '\t' {
                         return Some(here);
-                    } else if c == '#' && at.checked_sub(1).is_none_or(|before| chars[before] == ' ') {
+                    } else if c == '#'
+                        && at.checked_sub(1).is_none_or(|before| chars[before] == ' ')
+                    {
                         break;
                     }
                 }
