@@ -964,6 +964,82 @@ fn a_large_file_is_checked_fast() {
     assert!(took.as_secs_f64() < 5.0, "{took:?}");
 }
 
+/// Files of the cases with a few characters changed.
+fn mutated(count: usize) -> Vec<String> {
+    let files = files();
+    let edit = (
+        any::<prop::sample::Index>(),
+        0_usize..3,
+        prop_oneof![
+            3 => "[-a-c0-2:?,{}\\[\\]&*!|>'\"%@` #\n\t.~<\u{e9}]{0,3}",
+            1 => prop::sample::select(vec![
+                "1e-5", "yes", "010", "1:30", ".inf", "~", "2024-01-31", "!!str 1", "  ", "\n  ", ": ",
+                "<<: {a: 1}, ", "99999999999999999999", "-.5", "0x1F", "'x'", "\"y\\n\"", "1_000",
+            ])
+            .prop_map(str::to_owned),
+        ],
+    );
+    let strategy = (0..files.len(), prop::collection::vec(edit, 1..4));
+    let mutate = |(file, edits): (usize, Vec<(prop::sample::Index, usize, String)>)| {
+        let mut text: Vec<char> = files[file].chars().collect();
+        for (at, cut, put) in edits {
+            let at = at.index(text.len() + 1);
+            let end = (at + cut).min(text.len());
+            text.splice(at..end, put.chars());
+        }
+        text.into_iter().collect()
+    };
+    python::tests::samples(&strategy, count).into_iter().map(mutate).collect()
+}
+
+#[test]
+fn mutated_files_mean_the_same_to_a_real_pyyaml() {
+    let texts = mutated(4000);
+    let program = r"
+import yaml,json,sys,math,datetime
+def types(v,p,out):
+    if isinstance(v,dict) and v:
+        for k,x in v.items():
+            at=p+'/'+str(k).replace('~','~0').replace('/','~1')
+            if not isinstance(k,str): out[at+'#key']=type(k).__name__
+            types(x,at,out)
+    elif isinstance(v,list) and v:
+        for i,x in enumerate(v): types(x,p+'/'+str(i),out)
+    else: out[p]=type(v).__name__+('(empty)' if isinstance(v,(dict,list)) else '')
+    return out
+def show(v):
+    if isinstance(v,dict): return {str(k):show(x) for k,x in v.items()}
+    if isinstance(v,list): return [show(x) for x in v]
+    if isinstance(v,(datetime.date,datetime.datetime)): return repr(v)
+    return str(v) if isinstance(v,float) and not math.isfinite(v) else v
+def read(t):
+    try: v=yaml.safe_load(t)
+    except Exception as e: return {'error':' '.join(str(e).split())}
+    return {'parsed':show(v),'types':types(v,'',{})} if v else {'error':'empty'}
+print(json.dumps([read(t) for t in json.load(sys.stdin)]))";
+    let Some(answers) = python::tests::python(program, &json!(texts)) else { return };
+    let (mut read, mut lenient, mut strict) = (0, 0, 0);
+    for (text, answer) in texts.iter().zip(answers.as_array().unwrap()) {
+        let check = checked(text);
+        match (check.wandb, answer["error"].as_str()) {
+            (None, Some(_)) => {}
+            (Some(verdict), None) => {
+                read += 1;
+                // Through text, as JSON has large integers as floats.
+                let parsed: Value =
+                    serde_json::from_str(&special::pretty_json(&verdict.parsed)).unwrap();
+                assert_eq!(parsed, answer["parsed"], "{text}");
+                assert_eq!(Value::Object(verdict.types), answer["types"], "{text}");
+            }
+            // yaml-rust2's grammar is YAML 1.2's, which differs in corners.
+            (Some(_), Some(_)) => lenient += 1,
+            (None, None) => strict += 1,
+        }
+    }
+    assert!(read > texts.len() / 3, "{read}");
+    assert!(lenient + strict < texts.len() / 50, "{lenient} {strict}");
+}
+
 const BASE: &str = "program: p\nmethod: random\nmetric: {name: loss, goal: minimize}\nrun_cap: 5\n\
     command:\n- ${env}\n- \"${args}\"\n- '${envvar:HOME}'\nparameters:\n  a: &a {values: [1, 1.0, yes, 1e3]}\n  \
     b: {<<: *a}\n  c: {min: 1, max: 5}\n  d:\n    min: 1e-5\n    max: 1.0\n  e: {value: x}\n  \

@@ -170,6 +170,8 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Document, Fault> {
         nodes: 0,
         duplicates: Vec::new(),
         opaque: Vec::new(),
+        chars: text.chars().collect(),
+        opens_flow: false,
     };
     let root = reader.document()?;
     if let Some(place) = tabs::find(&reader.lines, &reader.opaque) {
@@ -226,6 +228,9 @@ struct Reader<'a> {
     nodes: usize,
     duplicates: Vec<Duplicate>,
     opaque: Vec<Opaque>,
+    chars: Vec<char>,
+    /// Whether the last event opened a `[...]` or `{...}`.
+    opens_flow: bool,
 }
 
 impl Reader<'_> {
@@ -239,7 +244,7 @@ impl Reader<'_> {
             }
         }
         let (event, place) = self.next()?;
-        let (root, _) = self.node(event, place, "", 1)?;
+        let (root, _) = self.node(event, place, "", Nesting { level: 1, flow: false })?;
         loop {
             match self.next()? {
                 (Event::DocumentEnd | Event::Nothing, _) => {}
@@ -267,7 +272,11 @@ impl Reader<'_> {
 
     fn next(&mut self) -> Result<(Event, Place), Fault> {
         let (event, place) = match self.parser.next_token() {
-            Ok((event, mark)) => (event, place(mark)),
+            Ok((event, mark)) => {
+                // The index counts characters, whatever its documentation says.
+                self.opens_flow = matches!(self.chars.get(mark.index()), Some('[' | '{'));
+                (event, place(mark))
+            }
             Err(error) => return Err(self.syntax(&error)),
         };
         // A block ends where the next thing starts.
@@ -341,28 +350,32 @@ impl Reader<'_> {
         event: Event,
         place: Place,
         pointer: &str,
-        level: usize,
+        nesting: Nesting,
     ) -> Result<(Node, usize), Fault> {
-        if level > MOST_DEPTH {
+        if nesting.level > MOST_DEPTH {
             return Err(too_deep(place));
         }
+        let inside = Nesting { level: nesting.level + 1, flow: nesting.flow || self.opens_flow };
         let before = self.nodes;
         self.count(1, place)?;
         let (kind, anchor, depth) = match event {
-            Event::Alias(anchor) => return self.alias(anchor, place, level),
+            Event::Alias(anchor) => return self.alias(anchor, place, nesting.level),
             Event::Scalar(text, style, anchor, tag) => {
                 let meaning = meaning(&text, style, tag.as_ref(), place)?;
+                if nesting.flow && style == TScalarStyle::Plain {
+                    check_flow_text(&text, place)?;
+                }
                 let plain = style == TScalarStyle::Plain && tag.is_none();
                 (Kind::Scalar(Scalar { text, plain, meaning }), anchor, 1)
             }
             Event::SequenceStart(anchor, tag) => {
                 check_tag(tag.as_ref(), "seq", place)?;
-                let (items, depth) = self.list(pointer, level)?;
+                let (items, depth) = self.list(pointer, inside)?;
                 (Kind::List(items), anchor, depth + 1)
             }
             Event::MappingStart(anchor, tag) => {
                 check_tag(tag.as_ref(), "map", place)?;
-                let (entries, depth) = self.mapping(pointer, level)?;
+                let (entries, depth) = self.mapping(pointer, inside)?;
                 (Kind::Mapping(entries), anchor, depth + 1)
             }
             _ => {
@@ -407,7 +420,7 @@ impl Reader<'_> {
         }
     }
 
-    fn list(&mut self, pointer: &str, level: usize) -> Result<(Vec<Node>, usize), Fault> {
+    fn list(&mut self, pointer: &str, inside: Nesting) -> Result<(Vec<Node>, usize), Fault> {
         let (mut items, mut deepest) = (Vec::new(), 0);
         loop {
             let (event, place) = self.next()?;
@@ -415,13 +428,13 @@ impl Reader<'_> {
                 return Ok((items, deepest));
             }
             let pointer = join(pointer, &items.len().to_string());
-            let (item, depth) = self.node(event, place, &pointer, level + 1)?;
+            let (item, depth) = self.node(event, place, &pointer, inside)?;
             deepest = deepest.max(depth);
             items.push(item);
         }
     }
 
-    fn mapping(&mut self, pointer: &str, level: usize) -> Result<(Vec<Entry>, usize), Fault> {
+    fn mapping(&mut self, pointer: &str, inside: Nesting) -> Result<(Vec<Entry>, usize), Fault> {
         let mut own = Entries::default();
         let mut merged = Entries::default();
         let mut deepest = 0;
@@ -437,12 +450,12 @@ impl Reader<'_> {
             let key = if plain_merge {
                 Key { text: "<<".to_owned(), written: None, python: ("<<".to_owned(), "str") }
             } else {
-                let (node, _) = self.node(event, place, pointer, level + 1)?;
+                let (node, _) = self.node(event, place, pointer, inside)?;
                 key(&node)?
             };
             let (event, value_place) = self.next()?;
             let below = join(pointer, &key.text);
-            let (value, depth) = self.node(event, value_place, &below, level + 1)?;
+            let (value, depth) = self.node(event, value_place, &below, inside)?;
             deepest = deepest.max(depth);
             if plain_merge {
                 for entry in merge_sources(value)? {
@@ -510,6 +523,22 @@ fn merge_sources(value: Node) -> Result<Vec<Entry>, Fault> {
     }
 }
 
+/// How deep a node is, and whether it is within brackets.
+#[derive(Clone, Copy)]
+struct Nesting {
+    level: usize,
+    flow: bool,
+}
+
+/// Within brackets PyYAML takes `?` for the start of a key, and a colon in front for a fault.
+fn check_flow_text(text: &str, place: Place) -> Result<(), Fault> {
+    if text.starts_with(':') || text.contains('?') {
+        let message = format!("within brackets {} must be in quotes", quoted(text));
+        return Err(fault(Code::YamlSyntax, place, message));
+    }
+    Ok(())
+}
+
 struct Key {
     text: String,
     written: Option<String>,
@@ -521,6 +550,9 @@ fn key(node: &Node) -> Result<Key, Fault> {
     let Some(scalar) = node.scalar() else {
         return Err(fault(Code::KeyKind, node.place, "a key must be text"));
     };
+    if scalar.plain && scalar.text.is_empty() {
+        return Err(fault(Code::YamlSyntax, node.place, "this is not YAML: no key before the `:`"));
+    }
     let (python, kind) = scalar.python();
     let python = python::python_text(&python);
     let text = match &scalar.meaning {
@@ -548,7 +580,15 @@ fn meaning(
     let refused = |why| fault(Code::YamlValue, place, why).help("put it in quotes");
     let Some(tag) = tag else {
         let plain = style == TScalarStyle::Plain;
-        return if plain { scalar::resolve(text).map_err(refused) } else { as_text() };
+        return match text.chars().next().filter(|_| plain) {
+            // yaml-rust2 lets these pass within `[...]`; nobody else does.
+            Some(c @ ('|' | '>' | '%' | '@' | '`')) => {
+                let message = format!("this is not YAML: plain text cannot start with {c}");
+                Err(fault(Code::YamlSyntax, place, message).help("put it in quotes"))
+            }
+            _ if plain => scalar::resolve(text).map_err(refused),
+            _ => as_text(),
+        };
     };
     let wrong = || fault(Code::Tag, place, format!("{} does not fit its tag", quoted(text)));
     let value = match core_tag(tag) {
