@@ -7,8 +7,13 @@ use std::{env, fs, io};
 use super::{Failure, code, logical_cwd};
 use crate::launch::quote;
 use crate::say::{err, out};
-use crate::sweep::{self, Check, Goal, Grid, Method, Parameter, Severity, Surroundings, SweepSpec};
+use crate::sweep::{
+    self, Check, Goal, Grid, Method, Parameter, Problem, Severity, Surroundings, SweepSpec,
+};
 use crate::view::Source;
+
+/// Problems that people are shown.
+const MOST_SHOWN: usize = 100;
 
 #[derive(clap::Args, Debug)]
 pub(super) struct CheckArgs {
@@ -76,12 +81,20 @@ impl Checked {
         Self { check: self.check.with_embedded_controller(), ..self }
     }
 
-    /// Every problem with its line, on stderr.
+    /// The problems, each with its line, on stderr: errors first if there are too many for a screen.
     pub(super) fn print_problems(&self) {
         let no_colour = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let source = Source::new(&self.text, io::stderr().is_terminal() && !no_colour);
-        for problem in &self.check.problems {
+        let mut problems: Vec<&Problem> = self.check.problems.iter().collect();
+        if problems.len() > MOST_SHOWN {
+            problems.sort_by_key(|problem| problem.severity);
+        }
+        for problem in problems.iter().take(MOST_SHOWN) {
             err!("{}", source.show(problem));
+        }
+        if problems.len() > MOST_SHOWN {
+            let more = problems.len() - MOST_SHOWN;
+            err!("and {more} more; `sweepctl check --json` shows them all");
         }
     }
 

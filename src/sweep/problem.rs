@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::code::Code;
 
 /// Whether a problem stops the sweep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// The file cannot be used.
     Error,

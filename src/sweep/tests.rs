@@ -285,7 +285,7 @@ fn tags_say_what_a_scalar_is() {
     );
     assert_eq!(
         spec.parameters["a"],
-        Parameter::Categorical(vec![json!("1"), json!(1.0), json!(2), json!("3")])
+        Parameter::Categorical(vec![json!("1"), json!(1.0), json!(2), json!(3)])
     );
 }
 

@@ -3,7 +3,7 @@
 //! The grammar is yaml-rust2's; what scalars mean is ours ([`super::scalar`]). The tree is bounded
 //! in size and depth, so that aliases cannot blow it up.
 
-mod tabs;
+mod strict;
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use yaml_rust2::parser::{Event, Parser, Tag};
 use yaml_rust2::scanner::{Marker, ScanError, TScalarStyle};
 
-use self::tabs::{Opaque, OpaqueKind};
+use self::strict::{Opaque, OpaqueKind, Refused};
 use super::code::Code;
 use super::problem::quoted;
 use super::scalar::{self, Meaning};
@@ -174,8 +174,13 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Document, Fault> {
         opens_flow: false,
     };
     let root = reader.document()?;
-    if let Some(place) = tabs::find(&reader.lines, &reader.opaque) {
-        return Err(reader.tab(place));
+    match strict::find(&reader.lines, &reader.opaque) {
+        Some(Refused::Tab(place)) => return Err(reader.tab(place)),
+        Some(Refused::Anchor(place)) => {
+            let message = "an anchor's name cannot have a colon: W&B reads something else";
+            return Err(fault(Code::YamlSyntax, place, message));
+        }
+        None => {}
     }
     Ok(Document { root, duplicates: reader.duplicates })
 }
@@ -198,16 +203,23 @@ fn decode(bytes: &[u8]) -> Result<&str, Fault> {
         }
     };
     let unprintable = |c: char| match c {
-        '\t' | '\n' | '\r' | '\u{85}' => false,
-        c => c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}'),
+        '\t' | '\n' | '\r' => false,
+        c => c.is_control() || ENDS_OF_LINES.contains(&c) || matches!(c, '\u{fffe}' | '\u{ffff}'),
     };
     if let Some((at, c)) = text.char_indices().find(|(_, c)| unprintable(*c)) {
         let place = place_after(text.get(..at).unwrap_or_default());
-        let message = format!("YAML does not allow the control character U+{:04X}", u32::from(c));
+        let message = if ENDS_OF_LINES.contains(&c) {
+            format!("W&B takes the character U+{:04X} for the end of a line", u32::from(c))
+        } else {
+            format!("YAML does not allow the control character U+{:04X}", u32::from(c))
+        };
         return Err(fault(Code::ControlCharacter, place, message));
     }
     Ok(text)
 }
+
+/// What ends a line in YAML 1.1 only, and so for W&B's reader but not for yaml-rust2.
+const ENDS_OF_LINES: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
 
 fn place_after(text: &str) -> Place {
     let lines: Vec<&str> = text.split('\n').flat_map(split_returns).collect();
@@ -271,7 +283,7 @@ impl Reader<'_> {
     }
 
     fn next(&mut self) -> Result<(Event, Place), Fault> {
-        let (event, place) = match self.parser.next_token() {
+        let (mut event, place) = match self.parser.next_token() {
             Ok((event, mark)) => {
                 // The index counts characters, whatever its documentation says.
                 self.opens_flow = matches!(self.chars.get(mark.index()), Some('[' | '{'));
@@ -284,6 +296,9 @@ impl Reader<'_> {
             && *until == 0
         {
             *until = place.line.max(start.line + 1);
+        }
+        if let Event::Scalar(text, TScalarStyle::Literal | TScalarStyle::Folded, ..) = &mut event {
+            self.end_as_the_file_does(text);
         }
         if let Event::Scalar(text, style, ..) = &event {
             let kind = match style {
@@ -342,6 +357,22 @@ impl Reader<'_> {
         let line = self.lines.get(line.checked_sub(1)?)?;
         let blank = line.chars().take_while(|c| matches!(c, ' ' | '\t'));
         blank.enumerate().find(|(_, c)| *c == '\t').map(|(index, _)| index + 1)
+    }
+
+    /// Where the file ends in the middle of a block's last line, PyYAML adds no line end to it.
+    fn end_as_the_file_does(&mut self, text: &mut String) {
+        if self.chars.last().is_none_or(|c| matches!(c, '\n' | '\r')) || !text.ends_with('\n') {
+            return;
+        }
+        let at_end = match self.parser.peek() {
+            Ok((_, mark)) => mark.index() >= self.chars.len(),
+            Err(_) => false,
+        };
+        // A comment may come last too.
+        let last = self.lines.last().map_or("", |line| line.trim());
+        if at_end && !last.is_empty() && text.trim_end().ends_with(last) {
+            text.pop();
+        }
     }
 
     /// Also returns the depth of the node: 1 for a scalar.
@@ -554,7 +585,10 @@ fn key(node: &Node) -> Result<Key, Fault> {
         return Err(fault(Code::YamlSyntax, node.place, "this is not YAML: no key before the `:`"));
     }
     let (python, kind) = scalar.python();
-    let python = python::python_text(&python);
+    let python = match &scalar.meaning {
+        Meaning::Date { .. } => scalar.text.clone(),
+        _ => python::python_text(&python),
+    };
     let text = match &scalar.meaning {
         // As Python's `json.dumps` has keys.
         Meaning::Value(value @ (Value::Bool(_) | Value::Null)) => value.to_string(),
@@ -578,8 +612,10 @@ fn meaning(
 ) -> Result<Meaning, Fault> {
     let as_text = || Ok(Meaning::Value(Value::from(text)));
     let refused = |why| fault(Code::YamlValue, place, why).help("put it in quotes");
-    let Some(tag) = tag else {
-        let plain = style == TScalarStyle::Plain;
+    // PyYAML takes `!` to mean that a scalar is read as if it were plain, quoted or not.
+    let bare = tag.is_some_and(|tag| tag.handle.is_empty() && tag.suffix == "!");
+    let Some(tag) = tag.filter(|_| !bare) else {
+        let plain = bare || style == TScalarStyle::Plain;
         return match text.chars().next().filter(|_| plain) {
             // yaml-rust2 lets these pass within `[...]`; nobody else does.
             Some(c @ ('|' | '>' | '%' | '@' | '`')) => {
@@ -608,12 +644,9 @@ fn meaning(
     Ok(Meaning::Value(value))
 }
 
-/// The name of one of YAML's own tags; `!` alone means text.
+/// The name of one of YAML's own tags.
 fn core_tag(tag: &Tag) -> Option<&str> {
     let whole = format!("{}{}", tag.handle, tag.suffix);
-    if whole == "!" {
-        return Some("str");
-    }
     let name = whole.strip_prefix("tag:yaml.org,2002:").or_else(|| whole.strip_prefix("!!"))?;
     ["str", "int", "float", "bool", "null", "seq", "map"].into_iter().find(|known| *known == name)
 }

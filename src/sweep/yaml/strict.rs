@@ -1,6 +1,7 @@
-//! Tabs where PyYAML refuses them: anywhere but in quotes, comments and block text.
+//! What yaml-rust2 takes, and PyYAML refuses or reads as something else.
 //!
-//! yaml-rust2 takes a tab for a blank; a file that only sweepctl reads helps nobody.
+//! A tab is no blank for PyYAML: it is allowed in quotes, comments and block text. A colon ends the
+//! name of an anchor, so that `&a: 1` has an empty key.
 
 use super::Place;
 
@@ -21,8 +22,14 @@ pub(super) enum OpaqueKind {
     },
 }
 
-/// The first tab that PyYAML refuses; `opaque` is in the file's order.
-pub(super) fn find(lines: &[&str], opaque: &[Opaque]) -> Option<Place> {
+#[derive(Debug)]
+pub(super) enum Refused {
+    Tab(Place),
+    Anchor(Place),
+}
+
+/// The first such place; `opaque` is in the file's order.
+pub(super) fn find(lines: &[&str], opaque: &[Opaque]) -> Option<Refused> {
     let mut opaque = opaque.iter().peekable();
     let mut quote = None;
     let mut skip_to = 0;
@@ -51,7 +58,9 @@ pub(super) fn find(lines: &[&str], opaque: &[Opaque]) -> Option<Place> {
                             }
                         }
                     } else if c == '\t' {
-                        return Some(here);
+                        return Some(Refused::Tab(here));
+                    } else if c == '&' && has_colon(&chars, at) {
+                        return Some(Refused::Anchor(here));
                     } else if c == '#'
                         && at.checked_sub(1).is_none_or(|before| chars[before] == ' ')
                     {
@@ -63,4 +72,14 @@ pub(super) fn find(lines: &[&str], opaque: &[Opaque]) -> Option<Place> {
         }
     }
     None
+}
+
+/// Whether the anchor that starts here, if it does, has a name that ends with a colon.
+fn has_colon(chars: &[char], at: usize) -> bool {
+    let (before, name) = chars.split_at(at);
+    let before = before.iter().rev().find(|c| **c != ' ');
+    let starts = before.is_none_or(|c| ":-?,[{".contains(*c));
+    let ends_name = |c: &&char| c.is_whitespace() || ",[]{}".contains(**c);
+    let name: Vec<&char> = name.iter().take_while(|c| !ends_name(c)).collect();
+    starts && name.last() == Some(&&':')
 }
