@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::python::{number_text, push_all, push_quoted};
-use super::scalar;
+use super::scalar::{self, Meaning};
+use super::special;
 use crate::search::Config;
 
 /// A configuration as YAML that readers of YAML 1.1 and 1.2 understand alike.
@@ -39,7 +40,7 @@ fn is_plain(text: &str) -> bool {
     starts_well
         && text.bytes().all(is_simple)
         && !matches!(text, "y" | "Y" | "n" | "N")
-        && scalar::resolve(text).is_ok_and(|value| value.is_string())
+        && matches!(scalar::resolve(text), Ok(Meaning::Value(Value::String(_))))
 }
 
 fn push_yaml_text(text: &str, out: &mut String) {
@@ -59,6 +60,13 @@ fn push_yaml_text(text: &str, out: &mut String) {
 }
 
 fn push_flow(value: &Value, out: &mut String) {
+    if let Some(number) = special::text(value) {
+        return match number {
+            "-inf" => out.push_str("-.inf"),
+            number if special::is_whole(number) => out.push_str(number),
+            number => out.extend([".", number]),
+        };
+    }
     match value {
         Value::Null => out.push_str("null"),
         Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),

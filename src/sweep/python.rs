@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use serde_json::{Number, Value};
 
+use super::special;
+
 /// Python's `str(v)`: `True`, `None`, `1e-05`, and the `repr` of lists and dicts.
 #[must_use]
 pub fn python_text(v: &Value) -> String {
@@ -18,6 +20,9 @@ pub fn python_text(v: &Value) -> String {
 }
 
 fn repr(v: &Value, out: &mut String) {
+    if let Some(number) = special::text(v) {
+        return out.push_str(number);
+    }
     match v {
         Value::Null => out.push_str("None"),
         Value::Bool(true) => out.push_str("True"),
@@ -102,6 +107,14 @@ fn python_json(v: &Value) -> String {
 }
 
 fn dump(v: &Value, out: &mut String) {
+    if let Some(number) = special::text(v) {
+        return out.push_str(match number {
+            "inf" => "Infinity",
+            "-inf" => "-Infinity",
+            "nan" => "NaN",
+            whole => whole,
+        });
+    }
     match v {
         Value::Null => out.push_str("null"),
         Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
@@ -184,6 +197,11 @@ pub(super) mod tests {
         let table = [
             (json!(true), "True"),
             (json!(null), "None"),
+            (special::value("inf"), "inf"),
+            (
+                json!([special::value("nan"), special::value("-99999999999999999999")]),
+                "[nan, -99999999999999999999]",
+            ),
             (json!(3), "3"),
             (json!(3.0), "3.0"),
             (json!(1e-5), "1e-05"),
