@@ -1,6 +1,7 @@
 //! The command line: one file for each command that does more than one thing.
 
 mod around;
+mod check;
 mod config;
 mod init;
 mod sbatch_args;
@@ -50,6 +51,8 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
+    /// Say all that is wrong with a sweep file, and what it would run
+    Check(check::CheckArgs),
     /// Start a sweep and watch it until its budget is used up
     Submit(Box<submit::SubmitArgs>),
     /// Print the script that `submit` would give to sbatch, and do nothing
@@ -230,6 +233,7 @@ pub fn main() -> ExitCode {
 
 async fn run(command: Command) -> Result<u8, Failure> {
     match command {
+        Command::Check(args) => check::run(&args),
         Command::Submit(args) => submit::run(*args).await,
         Command::Render(args) => submit::run(args.dry_run()).await,
         Command::Config(command) => config::run(command),

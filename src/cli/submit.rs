@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::around::{self, AroundArgs};
+use super::check::Checked;
 use super::sbatch_args::SbatchArgs;
 use super::{Failure, Place, code, logical_cwd, template, view, watch};
 use crate::drive::state::{self, Around, OpenSweep, RunsOn, STATE_DIR, SweepFile};
@@ -22,7 +23,7 @@ use crate::scheduler::slurm::Slurm;
 use crate::scheduler::{Limits, SubmitRefusal, Submitted, limit_name};
 use crate::search;
 use crate::settings::{self, Layer, Origin, Settings, Sources, Value};
-use crate::sweep::{self as sweep_file, Method, Severity, SweepSpec};
+use crate::sweep::{self as sweep_file, Method, SweepSpec};
 
 #[derive(clap::Args, Debug)]
 pub(super) struct SubmitArgs {
@@ -491,31 +492,13 @@ fn spans(local: bool) -> Spans {
     if local { Spans { void: 2, gone: 1, dead: 2, beat: 900 } } else { Spans::default() }
 }
 
+/// The sweep, if the embedded controller can run it; all that is wrong with it is printed.
 fn read(path: &Path) -> Result<(SweepSpec, Vec<u8>), Failure> {
-    let text = fs::read(path)
-        .map_err(|error| Failure::new(code::SWEEP_FILE, format!("{}: {error}", path.display())))?;
-    match sweep_file::read(&text, &path.to_string_lossy()) {
-        Ok(reading) => {
-            for problem in reading.warnings {
-                err!("warning: {problem}");
-            }
-            Ok((reading.spec, text))
-        }
-        Err(problems) => {
-            let mut errors = Vec::new();
-            for problem in problems {
-                match problem.severity {
-                    Severity::Error => errors.push(problem.to_string()),
-                    Severity::Warning => err!("warning: {problem}"),
-                }
-            }
-            // The last one is printed with the exit code.
-            let last = errors.pop().unwrap_or_else(|| "the sweep file cannot be used".to_owned());
-            for error in errors {
-                err!("error: {error}");
-            }
-            Err(Failure::new(code::SWEEP_FILE, last))
-        }
+    let checked = Checked::of(path)?.with_embedded_controller();
+    checked.print_problems();
+    match checked.check.spec {
+        Some(spec) => Ok((spec, checked.text)),
+        None => Err(checked.failure()),
     }
 }
 

@@ -17,13 +17,16 @@ const FEW_DRAWS: usize = 20_000;
 /// The distribution function of a continuous parameter.
 type Cdf = fn(f64) -> f64;
 
+/// How likely each value is.
+type Probabilities = Vec<(Value, f64)>;
+
 fn normal(x: f64) -> f64 {
     erfc(-x / std::f64::consts::SQRT_2) / 2.0
 }
 
-/// Names, parameters and distribution functions written down by hand.
-fn continuous() -> Vec<(&'static str, Value, Cdf)> {
-    vec![
+/// Names, parameters and distribution functions written down by hand; more shapes in groups.
+fn continuous(nested: bool) -> Vec<(&'static str, Value, Cdf)> {
+    let mut all: Vec<(&str, Value, Cdf)> = vec![
         ("u", json!({"min": -2.0, "max": 6.0}), |x| (x + 2.0) / 8.0),
         ("lu", json!({"distribution": "log_uniform", "min": -3, "max": 2}), |x| {
             (x.ln() + 3.0) / 5.0
@@ -46,16 +49,23 @@ fn continuous() -> Vec<(&'static str, Value, Cdf)> {
         ("b25", json!({"distribution": "beta", "a": 2, "b": 5}), |x| {
             1.0 - (1.0 - x).powi(6) - 6.0 * x * (1.0 - x).powi(5)
         }),
-        ("arcsine", json!({"distribution": "beta", "a": 0.5, "b": 0.5}), |x| {
-            x.sqrt().asin() / std::f64::consts::FRAC_PI_2
-        }),
-        ("power", json!({"distribution": "beta", "a": 0.3, "b": 1}), |x| x.powf(0.3)),
-        ("steep", json!({"distribution": "beta", "a": 1, "b": 300}), |x| 1.0 - (1.0 - x).powi(300)),
-    ]
+    ];
+    if nested {
+        all.extend::<Vec<(&str, Value, Cdf)>>(vec![
+            ("arcsine", json!({"distribution": "beta", "a": 0.5, "b": 0.5}), |x| {
+                x.sqrt().asin() / std::f64::consts::FRAC_PI_2
+            }),
+            ("power", json!({"distribution": "beta", "a": 0.3, "b": 1}), |x| x.powf(0.3)),
+            ("steep", json!({"distribution": "beta", "a": 1, "b": 300}), |x| {
+                1.0 - (1.0 - x).powi(300)
+            }),
+        ]);
+    }
+    all
 }
 
 /// Names, parameters, and the probability of each value.
-fn discrete() -> Vec<(&'static str, Value, Vec<(Value, f64)>)> {
+fn discrete() -> Vec<(&'static str, Value, Probabilities)> {
     let q_normal = |k: f64| normal(k + 0.5) - normal(k - 0.5);
     let q_beta = |x: f64| 1.0 - (1.0 - x).powi(6) - 6.0 * x * (1.0 - x).powi(5);
     vec![
@@ -93,7 +103,7 @@ fn discrete() -> Vec<(&'static str, Value, Vec<(Value, f64)>)> {
 /// Draws of all of them at the top level, or fewer of them in a group of a group.
 fn draws(nested: bool) -> Vec<Config> {
     let mut all: serde_json::Map<String, Value> =
-        continuous().into_iter().map(|(name, json, _)| (name.to_owned(), json)).collect();
+        continuous(nested).into_iter().map(|(name, json, _)| (name.to_owned(), json)).collect();
     all.extend(discrete().into_iter().map(|(name, json, _)| (name.to_owned(), json)));
     let mut parameters = Value::Object(all);
     if nested {
@@ -126,7 +136,7 @@ fn draws_have_their_distributions_and_do_not_depend_on_each_other() {
     for nested in [false, true] {
         let draws = draws(nested);
         let n = draws.len() as f64;
-        for (name, _, cdf) in continuous() {
+        for (name, _, cdf) in continuous(nested) {
             let u: Vec<f64> =
                 draws.iter().map(|draw| cdf(of(draw, nested, name).as_f64().unwrap())).collect();
             let mut ordered = u.clone();

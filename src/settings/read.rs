@@ -1,6 +1,7 @@
 //! From a settings file's text to what it says, or to everything that is wrong with it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 
 use serde_json::Value as Json;
@@ -11,7 +12,7 @@ use crate::launch::request::{self, Given, Source};
 use crate::launch::secret;
 use crate::sweep::problem::{nearest, quoted};
 use crate::sweep::yaml::{self, Entry, Kind, Node, Place};
-use crate::sweep::{Problem, Severity};
+use crate::sweep::{Code, one_line};
 
 /// Keys of sweep files that people look for here.
 const OF_SWEEP_FILES: [&str; 8] =
@@ -30,6 +31,24 @@ pub struct SettingsFile {
     pub floors: Layer,
 }
 
+/// One thing wrong with a settings file, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    file: String,
+    place: Place,
+    message: String,
+    help: String,
+    is_key: bool,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, place, message, help, .. } = self;
+        write!(f, "{file}:{}:{}: {}", place.line, place.column, one_line(message))?;
+        if help.is_empty() { Ok(()) } else { write!(f, " ({})", one_line(help)) }
+    }
+}
+
 /// Reads a settings file; `name` is its name for messages, `folder` where its relative paths begin.
 ///
 /// # Errors
@@ -45,34 +64,38 @@ pub fn read(
     let mut file = SettingsFile::default();
     match yaml::parse(text) {
         // A file of comments is one that says nothing.
-        Err(fault) if fault.code == "empty" => {}
+        Err(fault) if fault.code == Code::Empty => {}
         Err(fault) => {
             let (message, help) = match fault.code {
-                "several-documents" => {
+                Code::SeveralDocuments => {
                     ("the file holds several documents".to_owned(), "remove the `---`".to_owned())
-                }
-                "not-a-mapping" => {
-                    (fault.message, "a settings file has lines such as `jobs: 20`".to_owned())
                 }
                 _ => (fault.message, fault.help.unwrap_or_default()),
             };
-            reader.error(fault.code, fault.place, message, &help);
+            reader.error(fault.place, message, &help);
         }
         Ok(document) => {
             for twice in &document.duplicates {
                 let (first, last) = (twice.first.line, twice.last.line);
                 let message =
                     format!("{} is given twice, in lines {first} and {last}", quoted(&twice.key));
-                reader.error("duplicate-key", twice.last, message, "remove one of them");
+                reader.error(twice.last, message, "remove one of them");
             }
-            if let Kind::Mapping(entries) = &document.root.kind {
-                reader.secrets_in_keys(entries);
-                reader.file(entries, &mut file);
+            match &document.root.kind {
+                Kind::Mapping(entries) => {
+                    reader.secrets_in_keys(entries);
+                    reader.file(entries, &mut file);
+                }
+                _ if document.root.is_null() => {}
+                _ => {
+                    let help = "a settings file has lines such as `jobs: 20`";
+                    reader.error(document.root.place, "the file is not a mapping of keys", help);
+                }
             }
         }
     }
     let mut problems = reader.problems;
-    problems.sort_by_key(|problem| (problem.line, problem.column));
+    problems.sort_by_key(|problem| problem.place);
     if problems.is_empty() { Ok(file) } else { Err(problems) }
 }
 
@@ -85,23 +108,13 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// An empty `help` is none.
-    fn error(
-        &mut self,
-        code: &'static str,
-        place: Place,
-        message: impl Into<String>,
-        help: impl Into<String>,
-    ) {
-        let help = help.into();
+    fn error(&mut self, place: Place, message: impl Into<String>, help: impl Into<String>) {
         self.problems.push(Problem {
-            severity: Severity::Error,
-            code,
-            pointer: String::new(),
             file: self.name.to_owned(),
-            line: place.line,
-            column: place.column,
+            place,
             message: message.into(),
-            help: (!help.is_empty()).then_some(help),
+            help: help.into(),
+            is_key: false,
         });
     }
 
@@ -145,10 +158,12 @@ impl Reader<'_> {
     }
 
     fn secret(&mut self, place: Place) {
-        let code = "literal-key";
-        if !self.problems.iter().any(|other| other.code == code && other.line == place.line) {
+        if !self.problems.iter().any(|other| other.is_key && other.place.line == place.line) {
             let message = "a W&B API key is written out here, where others can read it";
-            self.error(code, place, message, secret::WAYS);
+            self.error(place, message, secret::WAYS);
+            if let Some(problem) = self.problems.last_mut() {
+                problem.is_key = true;
+            }
         }
     }
 
@@ -177,7 +192,7 @@ impl Reader<'_> {
         let Kind::Mapping(entries) = &node.kind else {
             if !node.is_null() {
                 let help = "write `profiles: {big: {jobs: 100}}`";
-                self.error("value", node.place, "`profiles` takes a mapping of names", help);
+                self.error(node.place, "`profiles` takes a mapping of names", help);
             }
             return;
         };
@@ -188,7 +203,7 @@ impl Reader<'_> {
                 _ if entry.value.is_null() => {}
                 _ => {
                     let message = format!("the profile {} is not a mapping", quoted(&entry.key));
-                    self.error("value", entry.value.place, message, "");
+                    self.error(entry.value.place, message, "");
                 }
             }
             profiles.insert(entry.key.clone(), layer);
@@ -209,7 +224,7 @@ impl Reader<'_> {
                     let help =
                         nearest(name, &option_names()).map(|near| format!("is it `{near}`?"));
                     let place = entry.value.place;
-                    self.error("unknown-option", place, message, help.unwrap_or_default());
+                    self.error(place, message, help.unwrap_or_default());
                 }
             }
         }
@@ -240,7 +255,7 @@ impl Reader<'_> {
                     ..given
                 })),
                 Err(error) => {
-                    self.error("option", entry.value.place, error.to_string(), "");
+                    self.error(entry.value.place, error.to_string(), "");
                 }
             }
         }
@@ -271,7 +286,7 @@ impl Reader<'_> {
                 None => "most keys are named like the flags of `submit`".to_owned(),
             }
         };
-        self.error("unknown-key", entry.place, message, help);
+        self.error(entry.place, message, help);
     }
 
     fn setting(&mut self, key: &Key, entry: &Entry, layer: &mut Layer) {
@@ -285,7 +300,7 @@ impl Reader<'_> {
                 for entry in entries {
                     if !is_variable(&entry.key) {
                         let message = format!("{} is not a variable's name", quoted(&entry.key));
-                        self.error("value", entry.place, message, "");
+                        self.error(entry.place, message, "");
                     }
                     let value = match entry.value.is_null() {
                         true => Some(Value::Unset),
@@ -308,7 +323,7 @@ impl Reader<'_> {
                             Some(near) => format!("is it `{near}`?"),
                             None => format!("it has `{}`", names.join("`, `")),
                         };
-                        self.error("unknown-key", entry.place, message, help);
+                        self.error(entry.place, message, help);
                         continue;
                     };
                     let value = match entry.value.is_null() {
@@ -342,14 +357,14 @@ impl Reader<'_> {
                 let lines = lines.iter().map(|line| line.trim_end_matches('\n').to_owned());
                 return Some(Value::Lines(lines.collect()));
             }
-            self.error("value", node.place, "each item has to be a text", "");
+            self.error(node.place, "each item has to be a text", "");
             return None;
         }
         let read = match scalar(node) {
             Some(scalar) => {
                 // As written: `1:30` is a text here, and no number to the base 60.
                 let quoted_switch =
-                    takes == Takes::Switch && !matches!(scalar.value, Ok(Json::Bool(_)));
+                    takes == Takes::Switch && !matches!(scalar.value(), Some(Json::Bool(_)));
                 if quoted_switch {
                     Err("true or false".to_owned())
                 } else {
@@ -376,7 +391,7 @@ impl Reader<'_> {
                     Kind::List(_) => "a list".to_owned(),
                     Kind::Mapping(_) => "a mapping".to_owned(),
                 };
-                self.error("value", node.place, format!("{written} is not {want}"), "");
+                self.error(node.place, format!("{written} is not {want}"), "");
                 None
             }
         }
@@ -394,12 +409,7 @@ impl Reader<'_> {
         let Kind::Mapping(entries) = &node.kind else {
             if !node.is_null() {
                 let help = "write `slurm: {partition: gpu}`";
-                self.error(
-                    "value",
-                    node.place,
-                    "`slurm` takes a mapping of sbatch's options",
-                    help,
-                );
+                self.error(node.place, "`slurm` takes a mapping of sbatch's options", help);
             }
             return;
         };
@@ -426,7 +436,7 @@ impl Reader<'_> {
                 };
                 (format!("sbatch has no option {}", quoted(name)), help)
             };
-            self.error("unknown-option", entry.place, message, help);
+            self.error(entry.place, message, help);
             return;
         };
         let value = match self.option_value(known, &entry.value) {
@@ -437,7 +447,7 @@ impl Reader<'_> {
             }
             Err(want) => {
                 let message = format!("`{name}` takes {want}");
-                self.error("option-value", entry.value.place, message, "");
+                self.error(entry.value.place, message, "");
                 return;
             }
         };
@@ -448,10 +458,10 @@ impl Reader<'_> {
                 Some(_) => format!("`{}` of ours stands beside `slurm:`", known.long),
                 None => String::new(),
             };
-            self.error("refused-option", entry.place, error.to_string(), help);
+            self.error(entry.place, error.to_string(), help);
         } else if !request::is_readable(&given) {
             let message = format!("`{}` cannot be read", given.word());
-            self.error("option-value", entry.value.place, message, "write it as sbatch has it");
+            self.error(entry.value.place, message, "write it as sbatch has it");
         } else {
             layer.options.push(given);
         }
@@ -467,16 +477,16 @@ impl Reader<'_> {
             return Ok(None);
         }
         let text = match &node.kind {
-            Kind::Scalar(scalar) => match (&scalar.value, known.takes) {
-                (Ok(Json::Bool(false)), request::Takes::Nothing | request::Takes::Maybe) => {
+            Kind::Scalar(scalar) => match (scalar.value(), known.takes) {
+                (Some(Json::Bool(false)), request::Takes::Nothing | request::Takes::Maybe) => {
                     return Ok(None);
                 }
-                (Ok(Json::Bool(true)), request::Takes::Nothing | request::Takes::Maybe) => {
+                (Some(Json::Bool(true)), request::Takes::Nothing | request::Takes::Maybe) => {
                     return Ok(Some(None));
                 }
                 (_, request::Takes::Nothing) => return Err("true or false"),
                 // sbatch's own words for it.
-                (Ok(Json::Bool(_)), _) if !matches!(&*scalar.text, "yes" | "no") => {
+                (Some(Json::Bool(_)), _) if !matches!(&*scalar.text, "yes" | "no") => {
                     return Err("a value, not true or false");
                 }
                 // As written: YAML would make 7200 of `2:00:00`.

@@ -1,4 +1,4 @@
-//! A sweep as the rest of sweepctl sees it: checked, and of supported kinds only.
+//! A sweep as the rest of sweepctl sees it: checked.
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -13,12 +13,21 @@ pub struct SweepSpec {
     pub name: Option<String>,
     /// What the sweep is about, in the user's words.
     pub description: Option<String>,
+    /// W&B's project, if the file names one.
+    #[serde(default)]
+    pub project: Option<String>,
+    /// W&B's entity, if the file names one.
+    #[serde(default)]
+    pub entity: Option<String>,
     /// The program that `${program}` stands for.
     pub program: Option<String>,
     /// How configurations are chosen.
     pub method: Method,
     /// What the sweep optimises, if the file says so.
     pub metric: Option<Metric>,
+    /// When runs that do badly are ended early: on W&B's controller only.
+    #[serde(default)]
+    pub early_terminate: Option<EarlyTerminate>,
     /// The most runs that the sweep may have.
     pub run_cap: Option<u64>,
     /// The command as a list; absent means W&B's default command.
@@ -58,6 +67,38 @@ pub struct Metric {
     pub name: String,
     /// Whether less or more is better.
     pub goal: Goal,
+    /// Once a run reaches it, no more are started: on W&B's controller only.
+    #[serde(default)]
+    pub target: Option<Number>,
+}
+
+/// Hyperband's way of ending runs that do badly.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EarlyTerminate {
+    /// After how many logged values runs are compared.
+    pub bands: Bands,
+    /// Of `eta` runs, one goes on; above 1.
+    pub eta: f64,
+    /// Whether a run's value at the band decides, not its best one so far; absent: W&B decides.
+    pub strict: Option<bool>,
+}
+
+/// After how many logged values runs are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bands {
+    /// `max_iter` divided by `eta` again and again, `s` times at most.
+    Max {
+        /// Not a band itself.
+        max_iter: u64,
+        /// How many bands.
+        s: u64,
+    },
+    /// `min_iter` multiplied by `eta` again and again.
+    Min {
+        /// The first band.
+        min_iter: u64,
+    },
 }
 
 /// Whether less or more of a metric is better.

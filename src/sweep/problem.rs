@@ -2,13 +2,31 @@
 
 use std::fmt;
 
+use serde_json::{Value, json};
+
+use super::code::Code;
+
 /// Whether a problem stops the sweep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// The file cannot be used.
     Error,
     /// The file can be used, but perhaps not as its author meant it.
     Warning,
+    /// Nothing is wrong, but worth knowing.
+    Notice,
+}
+
+impl Severity {
+    /// The word, for people and programs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Notice => "notice",
+        }
+    }
 }
 
 /// One thing wrong with a sweep file, and where.
@@ -16,8 +34,8 @@ pub enum Severity {
 pub struct Problem {
     /// Whether it stops the sweep.
     pub severity: Severity,
-    /// A stable name of the kind of problem, for programs.
-    pub code: &'static str,
+    /// Its kind.
+    pub code: Code,
     /// The part at fault, as a JSON pointer.
     pub pointer: String,
     /// The file as the caller named it.
@@ -32,6 +50,28 @@ pub struct Problem {
     pub help: Option<String>,
 }
 
+impl Problem {
+    /// The message and the help, one line each whatever the file holds.
+    #[must_use]
+    pub fn lines(&self) -> (String, Option<String>) {
+        (one_line(&self.message), self.help.as_deref().map(one_line))
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        let (message, help) = self.lines();
+        json!({
+            "severity": self.severity.name(),
+            "code": self.code.name(),
+            "pointer": self.pointer,
+            "file": self.file,
+            "line": self.line,
+            "column": self.column,
+            "message": message,
+            "help": help,
+        })
+    }
+}
+
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, line, column, message, help, .. } = self;
@@ -44,7 +84,7 @@ impl fmt::Display for Problem {
 }
 
 /// Messages quote the file; a control character in it must not reach the terminal.
-fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for c in text.chars() {
         if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') {
@@ -112,7 +152,7 @@ mod tests {
     fn a_problem_is_one_line_whatever_the_file_holds() {
         let problem = Problem {
             severity: Severity::Error,
-            code: "x",
+            code: Code::Empty,
             pointer: String::new(),
             file: "s.yaml".to_owned(),
             line: 3,

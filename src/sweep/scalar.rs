@@ -6,39 +6,67 @@
 use serde_json::{Number, Value};
 
 use super::problem::quoted;
+use super::special;
 
-/// A scalar's value, or why a sweep cannot hold it.
-pub(crate) type Resolved = Result<Value, String>;
-
-/// Resolves a plain (unquoted, untagged) scalar.
-pub(super) fn resolve(text: &str) -> Resolved {
-    match text {
-        "" | "~" | "null" | "Null" | "NULL" => return Ok(Value::Null),
-        "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
-            return Ok(Value::Bool(true));
-        }
-        "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => {
-            return Ok(Value::Bool(false));
-        }
-        _ => {}
-    }
-    if let Some(value) = int(text) {
-        return value;
-    }
-    if let Some(value) = float(text) {
-        return finite(text, value);
-    }
-    if is_date(text) {
-        return Err(format!("{} is a date, which W&B cannot take", quoted(text)));
-    }
-    Ok(Value::String(text.to_owned()))
+/// What a scalar is.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Meaning {
+    /// The same value here and for W&B's client.
+    Value(Value),
+    /// A number here, and text for W&B's client.
+    Scientific(Number),
+    /// A date, which W&B's client reads and then cannot send.
+    Date {
+        /// What Python's `repr` gives.
+        repr: String,
+        /// Python's name of the type.
+        kind: &'static str,
+    },
 }
 
-/// A float as a JSON value; JSON has neither infinities nor NaN.
-pub(super) fn finite(text: &str, value: f64) -> Resolved {
-    Number::from_f64(value)
-        .map(Value::Number)
-        .ok_or_else(|| format!("{} is not a finite number, which JSON cannot hold", quoted(text)))
+/// Integers with more digits than Python turns into text.
+const MOST_DIGITS: usize = 4300;
+
+/// Resolves a plain (unquoted, untagged) scalar, or says why PyYAML refuses it.
+pub(super) fn resolve(text: &str) -> Result<Meaning, String> {
+    let value = |value| Ok(Meaning::Value(value));
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => return value(Value::Null),
+        "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
+            return value(Value::Bool(true));
+        }
+        "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => {
+            return value(Value::Bool(false));
+        }
+        "=" | "<<" => return Err(format!("{} is no value in YAML", quoted(text))),
+        _ => {}
+    }
+    if let Some(int) = int(text) {
+        return int.map(Meaning::Value);
+    }
+    if let Some(number) = float(text) {
+        return Ok(match Number::from_f64(number) {
+            Some(number) if is_scientific(text) => Meaning::Scientific(number),
+            // `1e999` is text for PyYAML, and no number for anybody.
+            None if is_scientific(text) => Meaning::Value(Value::from(text)),
+            _ => Meaning::Value(float_value(number)),
+        });
+    }
+    if let Some(date) = date(text) {
+        return date;
+    }
+    value(Value::from(text))
+}
+
+/// Whether a float is one that PyYAML takes for text: no dot, or an exponent without a sign.
+fn is_scientific(text: &str) -> bool {
+    let Some((mantissa, exponent)) = text.split_once(['e', 'E']) else { return false };
+    !mantissa.contains('.') || !exponent.starts_with(['+', '-'])
+}
+
+/// A float as a value.
+pub(super) fn float_value(number: f64) -> Value {
+    Number::from_f64(number).map_or_else(|| special::not_finite(number), Value::Number)
 }
 
 fn split_sign(text: &str) -> (bool, &str) {
@@ -49,49 +77,83 @@ fn split_sign(text: &str) -> (bool, &str) {
 }
 
 /// The integer that `text` is, `None` if it is none.
-pub(super) fn int(text: &str) -> Option<Resolved> {
+pub(super) fn int(text: &str) -> Option<Result<Value, String>> {
     let (negative, body) = split_sign(text);
-    let magnitude = magnitude(body)?;
-    let value = match magnitude {
-        Some(size) if negative => i64::try_from(-size).ok().map(Value::from),
-        Some(size) => u64::try_from(size).ok().map(Value::from),
-        None => None,
+    let digits = magnitude(body)?;
+    if digits.len() > MOST_DIGITS {
+        return Some(Err(format!("{} has too many digits", quoted(text))));
+    }
+    let signed = if negative && digits != "0" { format!("-{digits}") } else { digits };
+    let value = match (signed.parse::<i64>(), signed.parse::<u64>()) {
+        (Ok(value), _) => Value::from(value),
+        (_, Ok(value)) => Value::from(value),
+        _ => special::value(signed),
     };
-    Some(value.ok_or_else(|| format!("{} does not fit 64 bits", quoted(text))))
+    Some(Ok(value))
 }
 
-/// Outer `None`: not an integer. Inner `None`: larger than any we can hold.
-fn magnitude(body: &str) -> Option<Option<i128>> {
-    let digits = |text: &str, radix: u32| -> Option<Option<i128>> {
-        let digits: String = text.chars().filter(|c| *c != '_').collect();
-        if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
-            return None;
-        }
-        Some(i128::from_str_radix(&digits, radix).ok())
-    };
+/// The decimal digits of an integer without its sign; `None` if `body` is none.
+fn magnitude(body: &str) -> Option<String> {
     if let Some(rest) = body.strip_prefix("0b") {
-        return digits(rest, 2);
+        return decimal_digits(rest, 2);
     }
     if let Some(rest) = body.strip_prefix("0x") {
-        return digits(rest, 16);
+        return decimal_digits(rest, 16);
     }
     if body == "0" {
-        return Some(Some(0));
+        return Some("0".to_owned());
     }
     if let Some(rest) = body.strip_prefix('0') {
         let octal = rest.chars().all(|c| matches!(c, '0'..='7' | '_'));
-        return if octal { digits(body, 8) } else { None };
+        return if octal { decimal_digits(body, 8) } else { None };
     }
     if !body.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
     let mut parts = body.split(':');
-    let mut total = digits(parts.next()?, 10)?;
-    for part in parts {
-        let part = i128::from(base_sixty_digit(part)?);
-        total = total.and_then(|t| t.checked_mul(60)).and_then(|t| t.checked_add(part));
+    let first = parts.next()?;
+    let rest: Option<Vec<u8>> = parts.map(base_sixty_digit).collect();
+    let mut total = decimal_digits(first, 10)?;
+    for part in rest? {
+        total = times_plus(&total, 60, part);
     }
     Some(total)
+}
+
+/// Digits of some base, underscores left out, as decimal digits.
+fn decimal_digits(text: &str, radix: u32) -> Option<String> {
+    let digits: String = text.chars().filter(|c| *c != '_').collect();
+    if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
+        return None;
+    }
+    if let Ok(small) = u128::from_str_radix(&digits, radix) {
+        return Some(small.to_string());
+    }
+    // Too long to be turned around in good time, and refused by its length.
+    if radix == 10 || digits.len() > MOST_DIGITS {
+        return Some(digits);
+    }
+    let digit = |c: char| c.to_digit(radix).and_then(|d| u8::try_from(d).ok()).unwrap_or(0);
+    Some(digits.chars().fold("0".to_owned(), |total, c| times_plus(&total, radix, digit(c))))
+}
+
+/// `total * factor + more` on decimal digits.
+fn times_plus(total: &str, factor: u32, more: u8) -> String {
+    let mut carry = u32::from(more);
+    let mut digits: Vec<char> = Vec::with_capacity(total.len() + 2);
+    for c in total.chars().rev() {
+        carry += c.to_digit(10).unwrap_or(0) * factor;
+        digits.extend(char::from_digit(carry % 10, 10));
+        carry /= 10;
+    }
+    while carry > 0 {
+        digits.extend(char::from_digit(carry % 10, 10));
+        carry /= 10;
+    }
+    while digits.len() > 1 && digits.last() == Some(&'0') {
+        digits.pop();
+    }
+    digits.into_iter().rev().collect()
 }
 
 /// `[0-5]?[0-9]`
@@ -179,7 +241,9 @@ fn base_sixty_float(body: &str) -> Option<f64> {
 }
 
 /// PyYAML's timestamps: `2024-01-31`, or a date, a time of day and perhaps a zone.
-fn is_date(text: &str) -> bool {
+///
+/// An error is a moment that does not exist, where PyYAML fails.
+fn date(text: &str) -> Option<Result<Meaning, String>> {
     let digits = |part: &str, most: usize, least: usize| {
         (least..=most).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit())
     };
@@ -189,30 +253,79 @@ fn is_date(text: &str) -> bool {
         None => (text, None),
     };
     let parts: Vec<&str> = date.split('-').collect();
-    let [year, month, day] = parts.as_slice() else { return false };
+    let [year, month, day] = parts.as_slice() else { return None };
     let least = if time.is_some() { 1 } else { 2 };
     if !digits(year, 4, 4) || !digits(month, 2, least) || !digits(day, 2, least) {
-        return false;
+        return None;
     }
-    let Some(time) = time else { return true };
-    let time = time.trim_start_matches([' ', '\t']);
-    let end = time.find(['Z', '+', '-', ' ', '\t']).unwrap_or(time.len());
-    let (clock, zone) = time.split_at(end);
-    let clock: Vec<&str> = clock.split(':').collect();
-    let [hour, minute, second] = clock.as_slice() else { return false };
-    let (second, fraction) = second.split_once('.').unwrap_or((second, ""));
-    let zone = zone.trim_start_matches([' ', '\t']);
-    let zone_is_right = zone.is_empty()
-        || zone == "Z"
-        || zone.strip_prefix(['+', '-']).is_some_and(|offset| {
-            let (hours, minutes) = offset.split_once(':').unwrap_or((offset, "00"));
-            digits(hours, 2, 1) && digits(minutes, 2, 2)
-        });
-    digits(hour, 2, 1)
-        && digits(minute, 2, 2)
-        && digits(second, 2, 2)
-        && fraction.bytes().all(|b| b.is_ascii_digit())
-        && zone_is_right
+    let number = |part: &str| part.parse::<u32>().unwrap_or(0);
+    let (y, m, d) = (number(year), number(month), number(day));
+    let last = match m {
+        2 if y % 4 == 0 && (y % 100 != 0 || y % 400 == 0) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    };
+    let mut exists = y > 0 && (1..=12).contains(&m) && (1..=last).contains(&d);
+    let (repr, kind) = match time {
+        None => (format!("datetime.date({y}, {m}, {d})"), "date"),
+        Some(time) => {
+            let time = time.trim_start_matches([' ', '\t']);
+            let end = time.find(['Z', '+', '-', ' ', '\t']).unwrap_or(time.len());
+            let (clock, zone) = time.split_at(end);
+            let clock: Vec<&str> = clock.split(':').collect();
+            let [hour, minute, second] = clock.as_slice() else { return None };
+            let (second, fraction) = second.split_once('.').unwrap_or((second, ""));
+            let zone = zone.trim_start_matches([' ', '\t']);
+            let offset = zone.strip_prefix(['+', '-']).map(|offset| {
+                let (hours, minutes) = offset.split_once(':').unwrap_or((offset, "00"));
+                (hours, minutes, digits(hours, 2, 1) && digits(minutes, 2, 2))
+            });
+            let is_time = digits(hour, 2, 1)
+                && digits(minute, 2, 2)
+                && digits(second, 2, 2)
+                && fraction.bytes().all(|b| b.is_ascii_digit())
+                && (zone.is_empty() || zone == "Z" || offset.is_some_and(|(.., right)| right));
+            if !is_time {
+                return None;
+            }
+            let (h, min, s) = (number(hour), number(minute), number(second));
+            exists &= h < 24 && min < 60 && s < 60;
+            let micros: String = fraction.chars().chain("000000".chars()).take(6).collect();
+            let mut repr = format!("datetime.datetime({y}, {m}, {d}, {h}, {min}");
+            match (s, number(&micros)) {
+                (0, 0) => {}
+                (s, 0) => repr += &format!(", {s}"),
+                (s, micros) => repr += &format!(", {s}, {micros}"),
+            }
+            match offset {
+                None if zone == "Z" => repr += ", tzinfo=datetime.timezone.utc",
+                None => {}
+                Some((hours, minutes, _)) => {
+                    let size = i64::from(number(hours)) * 3600 + i64::from(number(minutes)) * 60;
+                    exists &= size < 86_400;
+                    repr += &zone_repr(if zone.starts_with('-') { -size } else { size });
+                }
+            }
+            (repr + ")", "datetime")
+        }
+    };
+    Some(if exists {
+        Ok(Meaning::Date { repr, kind })
+    } else {
+        Err(format!("there is no such date as {}", quoted(text)))
+    })
+}
+
+fn zone_repr(seconds: i64) -> String {
+    let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let delta = match (days, rest) {
+        (0, 0) => return ", tzinfo=datetime.timezone.utc".to_owned(),
+        (0, rest) => format!("seconds={rest}"),
+        (days, 0) => format!("days={days}"),
+        (days, rest) => format!("days={days}, seconds={rest}"),
+    };
+    format!(", tzinfo=datetime.timezone(datetime.timedelta({delta}))")
 }
 
 #[cfg(test)]
@@ -270,7 +383,7 @@ mod tests {
             ("2024-1-2", json!("2024-1-2")),
         ];
         for (text, want) in table {
-            let got = resolve(text).unwrap();
+            let Ok(Meaning::Value(got)) = resolve(text) else { panic!("{text}") };
             assert_eq!(got, want, "{text}");
             assert_eq!(got.is_f64(), want.is_f64(), "{text}");
         }
@@ -279,27 +392,53 @@ mod tests {
     #[test]
     fn exponents_without_dot_or_sign_are_numbers_unlike_in_pyyaml() {
         for (text, want) in [("1e-5", 1e-5), ("1.5e3", 1500.0), ("1e3", 1e3), ("-1E+3", -1e3)] {
-            assert_eq!(resolve(text).unwrap(), json!(want), "{text}");
+            let want = Number::from_f64(want).unwrap();
+            assert_eq!(resolve(text), Ok(Meaning::Scientific(want)), "{text}");
+        }
+        assert_eq!(resolve("1e999"), Ok(Meaning::Value(json!("1e999"))));
+    }
+
+    #[test]
+    fn what_json_cannot_hold_is_kept_apart() {
+        let table = [
+            (".inf", "inf"),
+            ("-.Inf", "-inf"),
+            (".nan", "nan"),
+            ("1.0e+999", "inf"),
+            ("18446744073709551616", "18446744073709551616"),
+            ("-9223372036854775809", "-9223372036854775809"),
+            ("1_0000_0000_0000_0000_0000", "100000000000000000000"),
+            ("0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF", "5444517870735015415413993718908291383295"),
+            ("-5000000000000000000:30", "-300000000000000000030"),
+        ];
+        for (text, want) in table {
+            assert_eq!(resolve(text), Ok(Meaning::Value(special::value(want))), "{text}");
         }
     }
 
     #[test]
-    fn what_json_cannot_hold_is_refused() {
-        for text in [
-            ".inf",
-            "-.Inf",
-            ".nan",
-            "1e999",
-            "18446744073709551616",
-            "-9223372036854775809",
-            "99999999999999999999999999999999999999999999",
-            "2024-01-31",
-            "2024-01-31 10:00:00",
-            "2024-01-31T10:00:00.5Z",
-            "2001-12-14 21:59:43.10 -5",
-        ] {
+    fn dates_are_recognised_and_what_is_none_is_refused() {
+        let table = [
+            ("2024-01-31", "datetime.date(2024, 1, 31)"),
+            ("2024-01-31 10:00:00", "datetime.datetime(2024, 1, 31, 10, 0)"),
+            (
+                "2024-1-3T10:00:00.5Z",
+                "datetime.datetime(2024, 1, 3, 10, 0, 0, 500000, tzinfo=datetime.timezone.utc)",
+            ),
+            (
+                "2001-12-14 21:59:43.10 -5",
+                "datetime.datetime(2001, 12, 14, 21, 59, 43, 100000, \
+                 tzinfo=datetime.timezone(datetime.timedelta(days=-1, seconds=68400)))",
+            ),
+        ];
+        for (text, want) in table {
+            let Ok(Meaning::Date { repr, .. }) = resolve(text) else { panic!("{text}") };
+            assert_eq!(repr, want);
+        }
+        for text in ["2024-02-30", "2023-02-29", "2024-13-01", "0000-01-01", "=", "<<"] {
             assert!(resolve(text).is_err(), "{text}");
         }
+        assert!(resolve(&"9".repeat(5000)).is_err());
     }
 
     #[test]
@@ -316,7 +455,6 @@ mod tests {
             "[yYnNoO]([eEoOnNfFuU][sSlLfF]{0,2})?",
         ];
         let texts = samples(&strategy, 4000);
-        // An error of PyYAML's own (such as month 13) is left out.
         let program = "
 import yaml,json,sys,math
 def read(t):
@@ -325,22 +463,30 @@ def read(t):
     try: v = loader.construct_object(yaml.ScalarNode(tag, t))
     except Exception: return ['error', None]
     name = type(v).__name__
-    if name == 'float' and not math.isfinite(v): return ['bad', None]
-    if name in ('date', 'datetime'): return ['bad', None]
+    if name == 'float' and not math.isfinite(v) or name == 'int' and abs(v) >= 2**63: return ['special', str(v)]
+    if name in ('date', 'datetime'): return [name, repr(v)]
     return [name, v]
 print(json.dumps([read(t) for t in json.load(sys.stdin)]))";
         let input = Value::from(texts.clone());
         let Some(answer) = python(program, &input) else { return };
         for (text, want) in texts.iter().zip(answer.as_array().unwrap()) {
-            let got = resolve(text);
-            match (want[0].as_str().unwrap(), got) {
-                ("error", _) | ("bad", Err(_)) => {}
-                // The deliberate difference.
-                ("str", Ok(value)) if value.is_f64() => {
-                    assert!(text.contains(['e', 'E']), "{text}")
+            match (want[0].as_str().unwrap(), resolve(text)) {
+                // PyYAML fails where an exponent's or a number's digits are all underscores.
+                ("error", Ok(_)) => assert!(text.contains('_'), "{text}"),
+                ("error", Err(_)) => {}
+                ("special", Ok(Meaning::Value(value))) => {
+                    let want = want[1].as_str();
+                    assert!(special::text(&value) == want || value.to_string() == want.unwrap());
                 }
-                (_, Ok(value)) => assert_eq!(value.to_string(), want[1].to_string(), "{text}"),
-                (kind, Err(why)) => panic!("{text} is {kind}, not: {why}"),
+                ("date" | "datetime", Ok(Meaning::Date { repr, .. })) => assert_eq!(repr, want[1]),
+                // The deliberate difference.
+                ("str", Ok(Meaning::Scientific(_))) => {
+                    assert!(text.contains(['e', 'E']), "{text}");
+                }
+                (_, Ok(Meaning::Value(value))) => {
+                    assert_eq!(value.to_string(), want[1].to_string(), "{text}");
+                }
+                (kind, got) => panic!("{text} is {kind}, not: {got:?}"),
             }
         }
     }

@@ -3,14 +3,19 @@
 //! The grammar is yaml-rust2's; what scalars mean is ours ([`super::scalar`]). The tree is bounded
 //! in size and depth, so that aliases cannot blow it up.
 
+mod strict;
+
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 use yaml_rust2::parser::{Event, Parser, Tag};
 use yaml_rust2::scanner::{Marker, ScanError, TScalarStyle};
 
+use self::strict::{Opaque, OpaqueKind, Refused};
+use super::code::Code;
 use super::problem::quoted;
-use super::scalar::{self, Resolved};
+use super::scalar::{self, Meaning};
+use super::{python, special};
 
 const MOST_BYTES: usize = 8 << 20;
 const MOST_NODES: usize = 100_000;
@@ -41,60 +46,81 @@ pub(crate) enum Kind {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Scalar {
+    /// As written, but for quotes and line breaks.
     pub(crate) text: String,
-    pub(crate) value: Resolved,
+    /// Neither quoted nor a block nor tagged.
+    pub(crate) plain: bool,
+    pub(super) meaning: Meaning,
 }
 
 /// One key with its value; the keys of a mapping differ.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
+    /// The key as it arrives at W&B: always text.
     pub(crate) key: String,
-    /// What the file says, where W&B reads something other than that text.
+    /// As written, where that differs.
     pub(crate) written: Option<String>,
+    /// As W&B's client has it before it is sent: Python's text and the name of its type.
+    pub(crate) python: (String, &'static str),
     pub(crate) place: Place,
     pub(crate) value: Node,
 }
 
 impl Node {
-    /// The node as a JSON value, or the scalars in it that JSON cannot hold.
-    pub(crate) fn value(&self) -> Result<Value, Vec<(Place, String)>> {
-        let mut bad = Vec::new();
-        let value = self.collect(&mut bad);
-        if bad.is_empty() { Ok(value) } else { Err(bad) }
-    }
-
-    fn collect(&self, bad: &mut Vec<(Place, String)>) -> Value {
+    /// The node as a value, `None` if a date is in it.
+    pub(crate) fn value(&self) -> Option<Value> {
         match &self.kind {
-            Kind::Scalar(scalar) => match &scalar.value {
-                Ok(value) => value.clone(),
-                Err(why) => {
-                    bad.push((self.place, why.clone()));
-                    Value::Null
-                }
-            },
-            Kind::List(items) => items.iter().map(|item| item.collect(bad)).collect(),
+            Kind::Scalar(scalar) => scalar.value(),
+            Kind::List(items) => items.iter().map(Self::value).collect(),
             Kind::Mapping(entries) => {
                 let mut map = Map::new();
                 for entry in entries {
-                    map.insert(entry.key.clone(), entry.value.collect(bad));
+                    map.insert(entry.key.clone(), entry.value.value()?);
                 }
                 // W&B's client sends mappings with sorted keys, and so they arrive at runs.
                 map.sort_keys();
-                Value::Object(map)
+                Some(Value::Object(map))
             }
         }
     }
 
     /// Whether this is a null, written or left out.
     pub(crate) fn is_null(&self) -> bool {
-        matches!(&self.kind, Kind::Scalar(Scalar { value: Ok(Value::Null), .. }))
+        matches!(self.scalar(), Some(Scalar { meaning: Meaning::Value(Value::Null), .. }))
+    }
+
+    pub(crate) fn scalar(&self) -> Option<&Scalar> {
+        match &self.kind {
+            Kind::Scalar(scalar) => Some(scalar),
+            _ => None,
+        }
+    }
+}
+
+impl Scalar {
+    /// The value here, `None` for a date.
+    pub(crate) fn value(&self) -> Option<Value> {
+        match &self.meaning {
+            Meaning::Value(value) => Some(value.clone()),
+            Meaning::Scientific(number) => Some(Value::Number(number.clone())),
+            Meaning::Date { .. } => None,
+        }
+    }
+
+    /// The text that this is for W&B's client, `1e-5` among others.
+    pub(crate) fn as_text(&self) -> Option<&str> {
+        match &self.meaning {
+            Meaning::Value(Value::String(text)) => Some(text),
+            Meaning::Scientific(_) => Some(&self.text),
+            _ => None,
+        }
     }
 }
 
 /// Why the text is no tree.
 #[derive(Debug)]
 pub(crate) struct Fault {
-    pub(crate) code: &'static str,
+    pub(crate) code: Code,
     pub(crate) place: Place,
     pub(crate) message: String,
     pub(crate) help: Option<String>,
@@ -116,7 +142,7 @@ pub(crate) struct Document {
     pub(crate) duplicates: Vec<Duplicate>,
 }
 
-fn fault(code: &'static str, place: Place, message: impl Into<String>) -> Fault {
+fn fault(code: Code, place: Place, message: impl Into<String>) -> Fault {
     Fault { code, place, message: message.into(), help: None }
 }
 
@@ -134,7 +160,7 @@ pub(crate) fn join(pointer: &str, token: &str) -> String {
 /// Parses one document.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Document, Fault> {
     if bytes.len() > MOST_BYTES {
-        return Err(fault("file-too-large", START, "the file is larger than 8 MiB"));
+        return Err(fault(Code::FileTooLarge, START, "the file is larger than 8 MiB"));
     }
     let text = decode(bytes)?;
     let mut reader = Reader {
@@ -143,8 +169,19 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Document, Fault> {
         anchors: HashMap::new(),
         nodes: 0,
         duplicates: Vec::new(),
+        opaque: Vec::new(),
+        chars: text.chars().collect(),
+        opens_flow: false,
     };
     let root = reader.document()?;
+    match strict::find(&reader.lines, &reader.opaque) {
+        Some(Refused::Tab(place)) => return Err(reader.tab(place)),
+        Some(Refused::Anchor(place)) => {
+            let message = "an anchor's name cannot have a colon: W&B reads something else";
+            return Err(fault(Code::YamlSyntax, place, message));
+        }
+        None => {}
+    }
     Ok(Document { root, duplicates: reader.duplicates })
 }
 
@@ -161,21 +198,28 @@ fn decode(bytes: &[u8]) -> Result<&str, Fault> {
         Err(error) => {
             let (good, _) = bytes.split_at_checked(error.valid_up_to()).unwrap_or((bytes, &[]));
             let place = place_after(std::str::from_utf8(good).unwrap_or_default());
-            let fault = fault("not-utf8", place, "the file is not UTF-8 text");
+            let fault = fault(Code::NotUtf8, place, "the file is not UTF-8 text");
             return Err(fault.help("save it as UTF-8"));
         }
     };
     let unprintable = |c: char| match c {
-        '\t' | '\n' | '\r' | '\u{85}' => false,
-        c => c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}'),
+        '\t' | '\n' | '\r' => false,
+        c => c.is_control() || ENDS_OF_LINES.contains(&c) || matches!(c, '\u{fffe}' | '\u{ffff}'),
     };
     if let Some((at, c)) = text.char_indices().find(|(_, c)| unprintable(*c)) {
         let place = place_after(text.get(..at).unwrap_or_default());
-        let message = format!("YAML does not allow the control character U+{:04X}", u32::from(c));
-        return Err(fault("control-character", place, message));
+        let message = if ENDS_OF_LINES.contains(&c) {
+            format!("W&B takes the character U+{:04X} for the end of a line", u32::from(c))
+        } else {
+            format!("YAML does not allow the control character U+{:04X}", u32::from(c))
+        };
+        return Err(fault(Code::ControlCharacter, place, message));
     }
     Ok(text)
 }
+
+/// What ends a line in YAML 1.1 only, and so for W&B's reader but not for yaml-rust2.
+const ENDS_OF_LINES: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
 
 fn place_after(text: &str) -> Place {
     let lines: Vec<&str> = text.split('\n').flat_map(split_returns).collect();
@@ -195,11 +239,15 @@ struct Reader<'a> {
     anchors: HashMap<usize, Anchored>,
     nodes: usize,
     duplicates: Vec<Duplicate>,
+    opaque: Vec<Opaque>,
+    chars: Vec<char>,
+    /// Whether the last event opened a `[...]` or `{...}`.
+    opens_flow: bool,
 }
 
 impl Reader<'_> {
     fn document(&mut self) -> Result<Node, Fault> {
-        let empty = |place| fault("empty", place, "the file is empty");
+        let empty = |place| fault(Code::Empty, place, "the file is empty");
         loop {
             match self.next()? {
                 (Event::StreamStart | Event::Nothing, _) => {}
@@ -208,31 +256,62 @@ impl Reader<'_> {
             }
         }
         let (event, place) = self.next()?;
-        let (root, _) = self.node(event, place, "", 1)?;
+        let (root, _) = self.node(event, place, "", Nesting { level: 1, flow: false })?;
         loop {
             match self.next()? {
                 (Event::DocumentEnd | Event::Nothing, _) => {}
                 (Event::StreamEnd, _) => break,
                 (_, place) => {
                     let message = "the file holds several documents, and a sweep is one";
-                    return Err(fault("several-documents", place, message)
+                    return Err(fault(Code::SeveralDocuments, place, message)
                         .help("remove the `---` or move the rest to a file of its own"));
                 }
             }
         }
-        match &root.kind {
-            Kind::Mapping(_) => Ok(root),
-            Kind::Scalar(scalar) if scalar.text.is_empty() => Err(empty(START)),
-            _ => Err(fault("not-a-mapping", root.place, "the file is not a mapping of keys")
-                .help("a sweep file has lines such as `method: grid`")),
-        }
+        // What Python counts as false is empty for W&B's client.
+        let is_empty = match &root.kind {
+            Kind::Mapping(entries) => entries.is_empty(),
+            Kind::List(items) => items.is_empty(),
+            Kind::Scalar(scalar) => match &scalar.meaning {
+                Meaning::Value(Value::Null | Value::Bool(false)) => true,
+                Meaning::Value(Value::String(text)) => text.is_empty(),
+                Meaning::Value(Value::Number(number)) => number.as_f64() == Some(0.0),
+                _ => false,
+            },
+        };
+        if is_empty { Err(empty(START)) } else { Ok(root) }
     }
 
     fn next(&mut self) -> Result<(Event, Place), Fault> {
-        match self.parser.next_token() {
-            Ok((event, mark)) => Ok((event, place(mark))),
-            Err(error) => Err(self.syntax(&error)),
+        let (mut event, place) = match self.parser.next_token() {
+            Ok((event, mark)) => {
+                // The index counts characters, whatever its documentation says.
+                self.opens_flow = matches!(self.chars.get(mark.index()), Some('[' | '{'));
+                (event, place(mark))
+            }
+            Err(error) => return Err(self.syntax(&error)),
+        };
+        // A block ends where the next thing starts.
+        if let Some(Opaque { start, kind: OpaqueKind::Block { until } }) = self.opaque.last_mut()
+            && *until == 0
+        {
+            *until = place.line.max(start.line + 1);
         }
+        if let Event::Scalar(text, TScalarStyle::Literal | TScalarStyle::Folded, ..) = &mut event {
+            self.end_as_the_file_does(text);
+        }
+        if let Event::Scalar(text, style, ..) = &event {
+            let kind = match style {
+                TScalarStyle::SingleQuoted => Some(OpaqueKind::SingleQuoted),
+                TScalarStyle::DoubleQuoted => Some(OpaqueKind::DoubleQuoted),
+                TScalarStyle::Literal | TScalarStyle::Folded if !text.is_empty() => {
+                    Some(OpaqueKind::Block { until: 0 })
+                }
+                _ => None,
+            };
+            self.opaque.extend(kind.map(|kind| Opaque { start: place, kind }));
+        }
+        Ok((event, place))
     }
 
     fn syntax(&self, error: &ScanError) -> Fault {
@@ -240,19 +319,37 @@ impl Reader<'_> {
         // A tab used as indentation is the usual cause, on this line or the one before.
         for line in [at.line, at.line.saturating_sub(1)] {
             if let Some(column) = self.tab_in_indentation(line) {
-                return tab(Place { line, column });
+                return self.tab(Place { line, column });
             }
         }
-        if error.info() == "simple key expect ':'" {
-            return fault("yaml-syntax", at, "this is not YAML: a line above lacks its `:`");
+        let chars = self.lines.get(at.line.saturating_sub(1)).map(|line| line.chars());
+        let tab = |column: usize| {
+            chars.clone().is_some_and(|mut chars| chars.nth(column - 1) == Some('\t'))
+        };
+        if let Some(column) =
+            [at.column, at.column.saturating_sub(1).max(1)].into_iter().find(|c| tab(*c))
+        {
+            return self.tab(Place { line: at.line, column });
         }
-        let fault = fault("yaml-syntax", at, format!("this is not YAML: {}", error.info()));
+        if error.info() == "simple key expect ':'" {
+            return fault(Code::YamlSyntax, at, "this is not YAML: a line above lacks its `:`");
+        }
+        let fault = fault(Code::YamlSyntax, at, format!("this is not YAML: {}", error.info()));
         let line = at.line.checked_sub(1).and_then(|index| self.lines.get(index));
         // `[${args}]` reads as text followed by a mapping.
         if line.is_some_and(|line| line.contains("${")) {
             return fault.help("within `[...]`, put every `${...}` in quotes");
         }
         fault
+    }
+
+    fn tab(&self, place: Place) -> Fault {
+        let message = if self.tab_in_indentation(place.line) == Some(place.column) {
+            "YAML does not allow tabs as indentation"
+        } else {
+            "W&B's reader does not allow tabs outside quotes and comments"
+        };
+        fault(Code::Tab, place, message).help("use spaces")
     }
 
     /// The column of a tab before a line's first character.
@@ -262,37 +359,59 @@ impl Reader<'_> {
         blank.enumerate().find(|(_, c)| *c == '\t').map(|(index, _)| index + 1)
     }
 
+    /// Where the file ends in the middle of a block's last line, PyYAML adds no line end to it.
+    fn end_as_the_file_does(&mut self, text: &mut String) {
+        if self.chars.last().is_none_or(|c| matches!(c, '\n' | '\r')) || !text.ends_with('\n') {
+            return;
+        }
+        let at_end = match self.parser.peek() {
+            Ok((_, mark)) => mark.index() >= self.chars.len(),
+            Err(_) => false,
+        };
+        // A comment may come last too.
+        let last = self.lines.last().map_or("", |line| line.trim());
+        if at_end && !last.is_empty() && text.trim_end().ends_with(last) {
+            text.pop();
+        }
+    }
+
     /// Also returns the depth of the node: 1 for a scalar.
     fn node(
         &mut self,
         event: Event,
         place: Place,
         pointer: &str,
-        level: usize,
+        nesting: Nesting,
     ) -> Result<(Node, usize), Fault> {
-        if level > MOST_DEPTH {
+        if nesting.level > MOST_DEPTH {
             return Err(too_deep(place));
         }
-        self.check_indentation(place)?;
+        let inside = Nesting { level: nesting.level + 1, flow: nesting.flow || self.opens_flow };
         let before = self.nodes;
         self.count(1, place)?;
         let (kind, anchor, depth) = match event {
-            Event::Alias(anchor) => return self.alias(anchor, place, level),
+            Event::Alias(anchor) => return self.alias(anchor, place, nesting.level),
             Event::Scalar(text, style, anchor, tag) => {
-                let value = scalar_value(&text, style, tag.as_ref(), place)?;
-                (Kind::Scalar(Scalar { text, value }), anchor, 1)
+                let meaning = meaning(&text, style, tag.as_ref(), place)?;
+                if nesting.flow && style == TScalarStyle::Plain {
+                    check_flow_text(&text, place)?;
+                }
+                let plain = style == TScalarStyle::Plain && tag.is_none();
+                (Kind::Scalar(Scalar { text, plain, meaning }), anchor, 1)
             }
             Event::SequenceStart(anchor, tag) => {
                 check_tag(tag.as_ref(), "seq", place)?;
-                let (items, depth) = self.list(pointer, level)?;
+                let (items, depth) = self.list(pointer, inside)?;
                 (Kind::List(items), anchor, depth + 1)
             }
             Event::MappingStart(anchor, tag) => {
                 check_tag(tag.as_ref(), "map", place)?;
-                let (entries, depth) = self.mapping(pointer, level)?;
+                let (entries, depth) = self.mapping(pointer, inside)?;
                 (Kind::Mapping(entries), anchor, depth + 1)
             }
-            _ => return Err(fault("yaml-syntax", place, "this is not YAML: a value is missing")),
+            _ => {
+                return Err(fault(Code::YamlSyntax, place, "this is not YAML: a value is missing"));
+            }
         };
         let node = Node { place, kind };
         if anchor > 0 {
@@ -304,28 +423,22 @@ impl Reader<'_> {
         Ok((node, depth))
     }
 
-    fn check_indentation(&self, at: Place) -> Result<(), Fault> {
-        let Some(column) = self.tab_in_indentation(at.line) else { return Ok(()) };
-        let line = self.lines.get(at.line - 1).copied().unwrap_or_default();
-        let first = line.chars().take(at.column - 1).all(|c| matches!(c, ' ' | '\t' | '-' | '?'));
-        if first && column < at.column {
-            return Err(tab(Place { line: at.line, column }));
-        }
-        Ok(())
-    }
-
     fn count(&mut self, nodes: usize, place: Place) -> Result<(), Fault> {
         self.nodes = self.nodes.saturating_add(nodes);
         if self.nodes > MOST_NODES {
             let message = format!("the file has more than {MOST_NODES} values, aliases expanded");
-            return Err(fault("too-many-values", place, message));
+            return Err(fault(Code::TooManyValues, place, message));
         }
         Ok(())
     }
 
     fn alias(&mut self, anchor: usize, place: Place, level: usize) -> Result<(Node, usize), Fault> {
         let Some(Anchored { nodes, depth, .. }) = self.anchors.get(&anchor) else {
-            return Err(fault("alias-loop", place, "this alias refers to a value it is part of"));
+            return Err(fault(
+                Code::AliasLoop,
+                place,
+                "this alias refers to a value it is part of",
+            ));
         };
         let (nodes, depth) = (*nodes, *depth);
         if level + depth > MOST_DEPTH + 1 {
@@ -334,11 +447,11 @@ impl Reader<'_> {
         self.count(nodes, place)?;
         match self.anchors.get(&anchor) {
             Some(anchored) => Ok((Node { place, kind: anchored.node.kind.clone() }, depth)),
-            None => Err(fault("alias-loop", place, "this alias refers to nothing")),
+            None => Err(fault(Code::AliasLoop, place, "this alias refers to nothing")),
         }
     }
 
-    fn list(&mut self, pointer: &str, level: usize) -> Result<(Vec<Node>, usize), Fault> {
+    fn list(&mut self, pointer: &str, inside: Nesting) -> Result<(Vec<Node>, usize), Fault> {
         let (mut items, mut deepest) = (Vec::new(), 0);
         loop {
             let (event, place) = self.next()?;
@@ -346,13 +459,13 @@ impl Reader<'_> {
                 return Ok((items, deepest));
             }
             let pointer = join(pointer, &items.len().to_string());
-            let (item, depth) = self.node(event, place, &pointer, level + 1)?;
+            let (item, depth) = self.node(event, place, &pointer, inside)?;
             deepest = deepest.max(depth);
             items.push(item);
         }
     }
 
-    fn mapping(&mut self, pointer: &str, level: usize) -> Result<(Vec<Entry>, usize), Fault> {
+    fn mapping(&mut self, pointer: &str, inside: Nesting) -> Result<(Vec<Entry>, usize), Fault> {
         let mut own = Entries::default();
         let mut merged = Entries::default();
         let mut deepest = 0;
@@ -365,11 +478,15 @@ impl Reader<'_> {
                 &event,
                 Event::Scalar(text, TScalarStyle::Plain, _, None) if text == "<<"
             );
-            let (key_node, _) = self.node(event, place, pointer, level + 1)?;
-            let (key, written) = key_text(&key_node)?;
+            let key = if plain_merge {
+                Key { text: "<<".to_owned(), written: None, python: ("<<".to_owned(), "str") }
+            } else {
+                let (node, _) = self.node(event, place, pointer, inside)?;
+                key(&node)?
+            };
             let (event, value_place) = self.next()?;
-            let below = join(pointer, &key);
-            let (value, depth) = self.node(event, value_place, &below, level + 1)?;
+            let below = join(pointer, &key.text);
+            let (value, depth) = self.node(event, value_place, &below, inside)?;
             deepest = deepest.max(depth);
             if plain_merge {
                 for entry in merge_sources(value)? {
@@ -377,9 +494,11 @@ impl Reader<'_> {
                 }
                 continue;
             }
-            if let Some(first) = own.put(Entry { key: key.clone(), written, place, value }) {
+            let Key { text, written, python } = key;
+            let entry = Entry { key: text.clone(), written, python, place, value };
+            if let Some(first) = own.put(entry) {
                 let pointer = below;
-                self.duplicates.push(Duplicate { pointer, key, first, last: place });
+                self.duplicates.push(Duplicate { pointer, key: text, first, last: place });
             }
         }
         // PyYAML's order: what was merged comes first, and own keys win.
@@ -419,7 +538,7 @@ impl Entries {
 
 fn merge_sources(value: Node) -> Result<Vec<Entry>, Fault> {
     let wrong = |place| {
-        fault("merge-key", place, "the merge key `<<` needs a mapping or a list of mappings")
+        fault(Code::MergeKey, place, "the merge key `<<` needs a mapping or a list of mappings")
     };
     match value.kind {
         Kind::Mapping(entries) => Ok(entries),
@@ -435,60 +554,99 @@ fn merge_sources(value: Node) -> Result<Vec<Entry>, Fault> {
     }
 }
 
-/// A key as it arrives at W&B, and as written where that differs.
-fn key_text(node: &Node) -> Result<(String, Option<String>), Fault> {
-    let Kind::Scalar(scalar) = &node.kind else {
-        return Err(fault("key-kind", node.place, "a key must be text"));
-    };
-    let key = match &scalar.value {
-        Ok(Value::String(text)) => text.clone(),
-        Ok(value) => match value {
-            Value::Bool(_) | Value::Null => value.to_string(),
-            other => super::python::python_text(other),
-        },
-        Err(why) => {
-            return Err(fault("key-kind", node.place, why.clone()).help("put it in quotes"));
-        }
-    };
-    let written = (key != scalar.text).then(|| scalar.text.clone());
-    Ok((key, written))
+/// How deep a node is, and whether it is within brackets.
+#[derive(Clone, Copy)]
+struct Nesting {
+    level: usize,
+    flow: bool,
 }
 
-fn scalar_value(
+/// Within brackets PyYAML takes `?` for the start of a key, and a colon in front for a fault.
+fn check_flow_text(text: &str, place: Place) -> Result<(), Fault> {
+    if text.starts_with(':') || text.contains('?') {
+        let message = format!("within brackets {} must be in quotes", quoted(text));
+        return Err(fault(Code::YamlSyntax, place, message));
+    }
+    Ok(())
+}
+
+struct Key {
+    text: String,
+    written: Option<String>,
+    python: (String, &'static str),
+}
+
+/// A key as it arrives at W&B, and what it is before.
+fn key(node: &Node) -> Result<Key, Fault> {
+    let Some(scalar) = node.scalar() else {
+        return Err(fault(Code::KeyKind, node.place, "a key must be text"));
+    };
+    if scalar.plain && scalar.text.is_empty() {
+        return Err(fault(Code::YamlSyntax, node.place, "this is not YAML: no key before the `:`"));
+    }
+    let (python, kind) = scalar.python();
+    let python = match &scalar.meaning {
+        Meaning::Date { .. } => scalar.text.clone(),
+        _ => python::python_text(&python),
+    };
+    let text = match &scalar.meaning {
+        // As Python's `json.dumps` has keys.
+        Meaning::Value(value @ (Value::Bool(_) | Value::Null)) => value.to_string(),
+        Meaning::Value(value) => match special::text(value) {
+            Some("inf") => "Infinity".to_owned(),
+            Some("-inf") => "-Infinity".to_owned(),
+            Some("nan") => "NaN".to_owned(),
+            _ => python.clone(),
+        },
+        _ => python.clone(),
+    };
+    let written = (text != scalar.text).then(|| scalar.text.clone());
+    Ok(Key { text, written, python: (python, kind) })
+}
+
+fn meaning(
     text: &str,
     style: TScalarStyle,
     tag: Option<&Tag>,
     place: Place,
-) -> Result<Resolved, Fault> {
-    let as_text = || Ok(Value::String(text.to_owned()));
-    let Some(tag) = tag else {
-        let plain = style == TScalarStyle::Plain;
-        return Ok(if plain { scalar::resolve(text) } else { as_text() });
+) -> Result<Meaning, Fault> {
+    let as_text = || Ok(Meaning::Value(Value::from(text)));
+    let refused = |why| fault(Code::YamlValue, place, why).help("put it in quotes");
+    // PyYAML takes `!` to mean that a scalar is read as if it were plain, quoted or not.
+    let bare = tag.is_some_and(|tag| tag.handle.is_empty() && tag.suffix == "!");
+    let Some(tag) = tag.filter(|_| !bare) else {
+        let plain = bare || style == TScalarStyle::Plain;
+        return match text.chars().next().filter(|_| plain) {
+            // yaml-rust2 lets these pass within `[...]`; nobody else does.
+            Some(c @ ('|' | '>' | '%' | '@' | '`')) => {
+                let message = format!("this is not YAML: plain text cannot start with {c}");
+                Err(fault(Code::YamlSyntax, place, message).help("put it in quotes"))
+            }
+            _ if plain => scalar::resolve(text).map_err(refused),
+            _ => as_text(),
+        };
     };
-    let wrong = || fault("tag", place, format!("{} does not fit its tag", quoted(text)));
-    match core_tag(tag) {
-        Some("str") => Ok(as_text()),
-        Some("int") => scalar::int(text).ok_or_else(wrong),
+    let wrong = || fault(Code::Tag, place, format!("{} does not fit its tag", quoted(text)));
+    let value = match core_tag(tag) {
+        Some("str") => return as_text(),
+        Some("int") => scalar::int(text).ok_or_else(wrong)?.map_err(refused)?,
         Some("float") => {
             let whole = || scalar::int(text)?.ok()?.as_f64();
-            let value = scalar::float(text).or_else(whole).ok_or_else(wrong)?;
-            Ok(scalar::finite(text, value))
+            scalar::float_value(scalar::float(text).or_else(whole).ok_or_else(wrong)?)
         }
         Some("bool") => match scalar::resolve(text) {
-            Ok(value @ Value::Bool(_)) => Ok(Ok(value)),
-            _ => Err(wrong()),
+            Ok(Meaning::Value(value @ Value::Bool(_))) => value,
+            _ => return Err(wrong()),
         },
-        Some("null") => Ok(Ok(Value::Null)),
-        _ => Err(unknown_tag(tag, place)),
-    }
+        Some("null") => Value::Null,
+        _ => return Err(unknown_tag(tag, place)),
+    };
+    Ok(Meaning::Value(value))
 }
 
-/// The name of one of YAML's own tags; `!` alone means text.
+/// The name of one of YAML's own tags.
 fn core_tag(tag: &Tag) -> Option<&str> {
     let whole = format!("{}{}", tag.handle, tag.suffix);
-    if whole == "!" {
-        return Some("str");
-    }
     let name = whole.strip_prefix("tag:yaml.org,2002:").or_else(|| whole.strip_prefix("!!"))?;
     ["str", "int", "float", "bool", "null", "seq", "map"].into_iter().find(|known| *known == name)
 }
@@ -502,15 +660,11 @@ fn check_tag(tag: Option<&Tag>, wanted: &str, place: Place) -> Result<(), Fault>
 
 fn unknown_tag(tag: &Tag, place: Place) -> Fault {
     let name = format!("{}{}", tag.handle, tag.suffix);
-    fault("tag", place, format!("the tag {} has no meaning here", quoted(&name)))
-}
-
-fn tab(place: Place) -> Fault {
-    fault("tab", place, "YAML does not allow tabs as indentation").help("use spaces")
+    fault(Code::Tag, place, format!("the tag {} has no meaning here", quoted(&name)))
 }
 
 fn too_deep(place: Place) -> Fault {
-    fault("too-deep", place, format!("the file nests deeper than {MOST_DEPTH} levels"))
+    fault(Code::TooDeep, place, format!("the file nests deeper than {MOST_DEPTH} levels"))
 }
 
 fn place(mark: Marker) -> Place {

@@ -1,5 +1,7 @@
 //! What people and programs see of a sweep: from the logs to text and JSON. Pure.
 
+mod excerpt;
+
 use std::fmt::Write;
 
 use serde::Serialize;
@@ -10,6 +12,8 @@ use crate::log::slot::{Outcome, Phase, Slot};
 use crate::log::sweep::Sweep;
 use crate::search::Config;
 use crate::sweep::{Goal, SweepSpec};
+
+pub use excerpt::Source;
 
 /// How far a sweep is. Its JSON form is `status --json`'s.
 #[derive(Clone, Debug, Serialize)]

@@ -1,0 +1,312 @@
+//! A sweep file from its text to all that can be said of it.
+
+use serde_json::{Map, Value, json};
+
+use super::code::Code;
+use super::command::argv;
+use super::model::{Method, Parameter, SweepSpec};
+use super::problem::{Problem, Severity, quoted};
+use super::validate::{Surroundings, Sweep, Validator};
+use super::yaml::{self, Document};
+use super::{client, special};
+use crate::search::{self, Config};
+
+/// A sweep file that can be used.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    /// The sweep.
+    pub spec: SweepSpec,
+    /// What its author may not have meant, or should know, in the file's order.
+    pub warnings: Vec<Problem>,
+}
+
+/// Reads a sweep file; `file` is its name for messages.
+///
+/// # Errors
+/// Everything wrong with the file at once, warnings included, in the file's order.
+pub fn read(text: &[u8], file: &str) -> Result<Reading, Vec<Problem>> {
+    let Check { spec, problems, .. } = check(text, file, Surroundings::UNKNOWN);
+    match spec {
+        Some(spec) => Ok(Reading { spec, warnings: problems }),
+        None => Err(problems),
+    }
+}
+
+/// All that can be said of a sweep file.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// Everything wrong with it, in the file's order.
+    pub problems: Vec<Problem>,
+    /// The sweep, if sweepctl can run it.
+    pub spec: Option<SweepSpec>,
+    /// The points of its grid, if it is one.
+    pub grid: Option<Grid>,
+    /// Its first run, or one like those it will have; `None` if there can be none.
+    pub run: Option<Run>,
+    /// What W&B's packages say of it; `None` if their reader does not take it.
+    pub wandb: Option<Verdict>,
+}
+
+/// What W&B's own packages say of a file.
+///
+/// Numbers such as `1e-5` are text for the client and numbers for the rest, as the hosted service
+/// probably has it.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// The file as PyYAML reads it.
+    pub parsed: Value,
+    /// Python's types in it, by JSON pointer.
+    pub types: Map<String, Value>,
+    /// Whether the client sends it.
+    pub client_accepts: bool,
+    /// Whether it is sent, and keeps to the schema.
+    pub valid: bool,
+    /// The parts that violate the schema.
+    pub faults_at: Vec<String>,
+    /// Types that differ in what is sent: `[before, after]`, by JSON pointer.
+    pub changed_on_the_way: Map<String, Value>,
+}
+
+/// The points of a grid.
+#[derive(Clone, Debug)]
+pub enum Grid {
+    /// No grid can be made of the parameters.
+    Refused,
+    /// All of them.
+    Points {
+        /// How many; `None` if nobody can count them yet.
+        size: Option<u64>,
+        /// How many values each parameter has that is not constant, groups with dots.
+        axes: Vec<(String, u64)>,
+        /// The first three, as runs get them.
+        first: Vec<Config>,
+        /// The last one.
+        last: Option<Config>,
+    },
+}
+
+/// What a run gets and starts.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The value of each parameter.
+    pub chosen: Config,
+    /// The argument list.
+    pub argv: Vec<String>,
+    /// What a file that is named in the argument list holds, by its path in `$WANDB_DIR`.
+    pub files: Map<String, Value>,
+}
+
+/// Checks a sweep file; `file` is its name for messages.
+#[must_use]
+pub fn check(text: &[u8], file: &str, around: Surroundings<'_>) -> Check {
+    let mut validator = Validator::new(file, around);
+    let mut check = match yaml::parse(text) {
+        Ok(document) => of_document(&document, &mut validator, around),
+        Err(fault) => {
+            let help = fault.help.unwrap_or_default();
+            validator.error(fault.code, ("", fault.place), fault.message, &help);
+            Check { problems: Vec::new(), spec: None, grid: None, run: None, wandb: None }
+        }
+    };
+    check.problems = validator.problems;
+    check.problems.sort_by_key(|problem| (problem.line, problem.column));
+    if check.problems.iter().any(|problem| problem.severity == Severity::Error) {
+        check.spec = None;
+    }
+    check
+}
+
+fn of_document(
+    document: &Document,
+    validator: &mut Validator<'_>,
+    around: Surroundings<'_>,
+) -> Check {
+    let root = &document.root;
+    for duplicate in &document.duplicates {
+        let (first, last) = (duplicate.first, duplicate.last);
+        let message = format!(
+            "{} is given twice, in lines {} and {}; the last one counts",
+            quoted(&duplicate.key),
+            first.line,
+            last.line
+        );
+        let at = (duplicate.pointer.as_str(), last);
+        validator.warn(Code::DuplicateKey, at, message, "remove one of them");
+    }
+    let dates = client::dates(root);
+    for (pointer, place, text) in &dates {
+        let message = format!("{} is a date, which W&B's client cannot send", quoted(text));
+        validator.error(Code::Date, (pointer, *place), message, "in quotes it is text");
+    }
+    let sweep = validator.sweep(root);
+    let filled_in = client::filled_in(root).filter(|_| dates.is_empty());
+    let faults_at = faults_at(&validator.faults);
+    let (parsed, types) = client::parsed(root);
+    let verdict = Verdict {
+        parsed,
+        types,
+        client_accepts: filled_in.is_some(),
+        valid: filled_in.is_some() && faults_at.is_empty(),
+        faults_at: if filled_in.is_some() { faults_at } else { Vec::new() },
+        changed_on_the_way: filled_in
+            .map(|filled| client::changed_on_the_way(root, &filled))
+            .unwrap_or_default(),
+    };
+    let (mut grid, mut run) = (None, None);
+    if let Some(sweep) = &sweep
+        && verdict.client_accepts
+    {
+        grid = (sweep.method == Some(Method::Grid)).then(|| grid_of(sweep));
+        if let Some(Grid::Points { size: Some(size), .. }) = grid {
+            validator.run_cap_against(root, size, sweep.spec.run_cap);
+        }
+        run = run_of(sweep, grid.as_ref(), around);
+    }
+    let spec = sweep.filter(|sweep| sweep.examples.is_some()).map(|sweep| sweep.spec);
+    Check { problems: Vec::new(), spec, grid, run, wandb: Some(verdict) }
+}
+
+/// Faults by part: a parameter or `early_terminate` is one part, whatever is wrong inside.
+fn faults_at(faults: &[String]) -> Vec<String> {
+    let part = |pointer: &String| {
+        let tokens = match pointer.split('/').nth(1) {
+            Some("parameters") => 2,
+            Some("early_terminate") => 1,
+            _ => return pointer.clone(),
+        };
+        pointer.split('/').take(tokens + 1).collect::<Vec<_>>().join("/")
+    };
+    let mut parts: Vec<String> = faults.iter().map(part).collect();
+    parts.sort();
+    parts.dedup();
+    parts
+}
+
+fn grid_of(sweep: &Sweep) -> Grid {
+    let spec = &sweep.spec;
+    if sweep.examples.is_none() || spec.parameters.is_empty() {
+        return Grid::Refused;
+    }
+    let point = |slot| search::configuration(spec, 0, slot);
+    let size = spec.grid_size();
+    let mut axes = Vec::new();
+    for (name, parameter) in &spec.parameters {
+        push_axes(name.clone(), parameter, spec, &mut axes);
+    }
+    axes.sort();
+    Grid::Points {
+        size,
+        axes,
+        first: (0..3).map_while(point).collect(),
+        last: size.and_then(|size| point(size.checked_sub(1)?)),
+    }
+}
+
+/// The size of each axis is that of the grid which has no other.
+fn push_axes(name: String, parameter: &Parameter, spec: &SweepSpec, axes: &mut Vec<(String, u64)>) {
+    match parameter {
+        Parameter::Constant(_) => {}
+        Parameter::Group(parameters) => {
+            for (inner, parameter) in parameters {
+                push_axes(format!("{name}.{inner}"), parameter, spec, axes);
+            }
+        }
+        parameter => {
+            let parameters = [(name.clone(), parameter.clone())].into_iter().collect();
+            let alone = SweepSpec { parameters, ..spec.clone() };
+            axes.extend(alone.grid_size().map(|size| (name, size)));
+        }
+    }
+}
+
+/// The first point of a grid; otherwise an example, as no draw is more like the sweep than others.
+fn run_of(sweep: &Sweep, grid: Option<&Grid>, around: Surroundings<'_>) -> Option<Run> {
+    let chosen = match grid {
+        Some(Grid::Refused) => return None,
+        Some(Grid::Points { first, .. }) => first.first()?.clone(),
+        None => sweep.examples.clone()?,
+    };
+    let spec = &sweep.spec;
+    let path = format!("{}/{}", around.wandb_dir, around.args_json_file);
+    let arguments = |spec: &SweepSpec| argv(spec, &chosen, "python", &path, around.envvar);
+    let mut files = Map::new();
+    if spec.command.iter().flatten().any(|item| item == "${args_json_file}") {
+        let command = Some(vec!["${args_json}".to_owned()]);
+        let content = arguments(&SweepSpec { command, ..spec.clone() }).concat();
+        files.insert(around.args_json_file.to_owned(), content.into());
+    }
+    Some(Run { argv: arguments(spec), chosen, files })
+}
+
+impl Check {
+    /// Whether sweepctl can run the sweep.
+    #[must_use]
+    pub fn can_run(&self) -> bool {
+        self.spec.is_some()
+    }
+
+    /// Makes errors of what the embedded controller does not do.
+    #[must_use]
+    pub fn with_embedded_controller(mut self) -> Self {
+        for problem in &mut self.problems {
+            if problem.code == Code::EmbeddedController {
+                problem.severity = Severity::Error;
+                self.spec = None;
+            }
+        }
+        self
+    }
+
+    /// Everything as JSON, for programs.
+    #[must_use]
+    pub fn json(&self) -> String {
+        let mut all = Map::new();
+        all.insert("schema_version".to_owned(), json!(1));
+        all.insert("loads".to_owned(), self.wandb.is_some().into());
+        if let Some(verdict) = &self.wandb {
+            all.insert("parsed".to_owned(), verdict.parsed.clone());
+            all.insert("types".to_owned(), verdict.types.clone().into());
+            all.insert("client_accepts".to_owned(), verdict.client_accepts.into());
+            all.insert("valid".to_owned(), verdict.valid.into());
+            if !verdict.faults_at.is_empty() {
+                all.insert("faults_at".to_owned(), json!(verdict.faults_at));
+            }
+            if !verdict.changed_on_the_way.is_empty() {
+                let changed = verdict.changed_on_the_way.clone();
+                all.insert("changed_on_the_way".to_owned(), changed.into());
+            }
+        }
+        let problems = self.problems.iter().map(Problem::to_json).collect();
+        all.insert("problems".to_owned(), problems);
+        if let Some(grid) = &self.grid {
+            all.insert("grid".to_owned(), grid.to_json());
+        }
+        if let Some(run) = &self.run {
+            let mut json = json!({ "chosen": run.chosen, "argv": run.argv });
+            if !run.files.is_empty() {
+                json["files"] = run.files.clone().into();
+            }
+            all.insert("run".to_owned(), json);
+        }
+        special::pretty_json(&Value::Object(all))
+    }
+}
+
+impl Grid {
+    fn to_json(&self) -> Value {
+        match self {
+            Self::Refused => json!({ "refused": true }),
+            Self::Points { size, axes, first, last } => {
+                let axes: Map<String, Value> =
+                    axes.iter().map(|(name, size)| (name.clone(), (*size).into())).collect();
+                json!({
+                    "size": size,
+                    "axes": axes,
+                    "first": first.first(),
+                    "first_three": first,
+                    "last": last,
+                })
+            }
+        }
+    }
+}
