@@ -14,5 +14,6 @@ pub mod process;
 mod say;
 pub mod scheduler;
 pub mod search;
+pub mod settings;
 pub mod sweep;
 pub mod view;

@@ -37,7 +37,7 @@ fn the_quickstart_command_runs_every_run_and_shows_the_best() {
 fn every_command_and_flag_in_the_readme_is_in_the_help() {
     let scratch = Scratch::new();
     let help = |command: &str| {
-        let output = scratch.sweepctl().args([command, "--help"]).output().unwrap();
+        let output = scratch.sweepctl().args(command.split(' ')).arg("--help").output().unwrap();
         assert!(output.status.success(), "{command}");
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
@@ -49,7 +49,10 @@ fn every_command_and_flag_in_the_readme_is_in_the_help() {
         else {
             continue;
         };
-        let help = help(command);
+        let help = match words.clone().next() {
+            Some(second) if command == "config" => help(&format!("{command} {second}")),
+            _ => help(command),
+        };
         for flag in words.take_while(|word| *word != "--") {
             let flag = flag.trim_matches(['[', ']']);
             if flag.starts_with("--") {

@@ -2,10 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
+
 use super::{Failure, code};
 use crate::drive::state::Around;
 use crate::launch::container::{Container, Runtime};
-use crate::launch::environment::{Environment, holds_key};
+use crate::launch::environment::Environment;
+use crate::launch::secret::looks_like_key_literal;
+use crate::settings::{self, Layer, Origin, Settings, Value, is_variable};
 
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "What each job does around its runs")]
@@ -60,102 +64,122 @@ pub(super) struct AroundArgs {
     hide_slurm: bool,
     /// The folder in which jobs run [default: this one]
     #[arg(short = 'D', long, value_name = "DIR")]
-    pub(super) chdir: Option<PathBuf>,
+    chdir: Option<PathBuf>,
 }
 
 impl AroundArgs {
-    /// Reads the flags; paths are meant from `here`.
-    pub(super) fn read(&self, here: &Path) -> Result<Around, Failure> {
-        let path = |path: &PathBuf| here.join(path).to_string_lossy().into_owned();
+    /// Adds what these flags say to a layer of settings; paths are meant from `here`.
+    pub(super) fn add_to(&self, layer: &mut Layer, here: &Path) -> Result<(), Failure> {
+        let text = |text: &Option<String>| text.clone().map(Value::Text);
+        let path = |path: &Option<PathBuf>| {
+            let path = path.as_ref().map(|path| here.join(path).to_string_lossy().into_owned());
+            path.map(Value::Text)
+        };
+        let lines = |lines: &[String]| (!lines.is_empty()).then(|| Value::Lines(lines.to_vec()));
         for export in &self.export {
-            let name = export.split('=').next().unwrap_or_default();
-            let mut bytes = name.bytes();
-            let starts = bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
-            let valid = starts && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_');
-            if !valid || !export.contains('=') {
+            let pair = export.split_once('=').filter(|(name, _)| is_variable(name));
+            let Some((name, value)) = pair else {
                 let text = format!("--export {export}: this is not NAME=VALUE");
                 return Err(Failure::new(code::COMMAND_LINE, text)
                     .help("jobs get the whole environment of this shell; --export adds to it"));
-            }
+            };
+            layer.set(&format!("export.{name}"), Some(Value::Text(value.to_owned())), Origin::Flag);
         }
-        for (flag, file) in [
-            ("--env-file", self.env_file.clone()),
-            ("--venv", self.venv.as_ref().map(|dir| dir.join("bin/activate"))),
+        let runtime = self.container_runtime.and_then(|runtime| runtime.to_possible_value());
+        let runtime = runtime.map(|runtime| Value::Text(runtime.get_name().to_owned()));
+        for (key, value) in [
+            ("setup", lines(&self.setup)),
+            ("teardown", lines(&self.teardown)),
+            ("shell", text(&self.shell)),
+            ("module", lines(&self.module)),
+            ("conda", text(&self.conda)),
+            ("venv", path(&self.venv)),
+            ("env-file", path(&self.env_file)),
+            ("scratch", text(&self.scratch)),
+            ("interpreter", text(&self.interpreter)),
+            ("hide-slurm", self.hide_slurm.then_some(Value::Switch(true))),
+            ("chdir", path(&self.chdir)),
+            ("container.image", text(&self.container_image)),
+            ("container.runtime", runtime),
+            ("container.mounts", lines(&self.container_mounts)),
+            ("container.workdir", text(&self.container_workdir)),
+            ("container.args", lines(&self.container_arg)),
         ] {
-            if let Some(file) = file.map(|file| here.join(file)).filter(|file| !file.is_file()) {
-                let text = format!("{flag}: there is no file {}", file.display());
-                return Err(Failure::new(code::COMMAND_LINE, text));
-            }
+            layer.set(key, value, Origin::Flag);
         }
-        let environment = Environment {
-            exports: self.export.clone(),
-            env_file: self.env_file.as_ref().map(path),
-            modules: self.module.clone(),
-            conda: self.conda.clone(),
-            venv: self.venv.as_ref().map(path),
-            scratch: self.scratch.clone(),
-            lines: self.setup.clone(),
-        };
-        let around = Around {
-            shell: self.shell.clone().unwrap_or_default(),
-            set_up: environment.set_up(),
-            teardown: self.teardown.clone(),
-            interpreter: self.interpreter.clone().unwrap_or_default(),
-            hide_slurm: self.hide_slurm,
-            container: self.container(here)?,
-            ..Around::default()
-        };
-        if let Some(line) =
-            around.set_up.iter().chain(&around.teardown).find(|line| holds_key(line))
-        {
-            let flag =
-                if around.teardown.contains(line) { "--teardown" } else { "--setup or --export" };
-            return Err(key_refused(flag));
-        }
-        Ok(around)
+        Ok(())
     }
 }
 
-impl AroundArgs {
-    fn container(&self, here: &Path) -> Result<Option<Container>, Failure> {
-        let image = self.container_image.clone().unwrap_or_default();
-        let others = !self.container_mounts.is_empty()
-            || !self.container_arg.is_empty()
-            || self.container_workdir.is_some()
-            || self.container_runtime.is_some();
-        let runtime = self.container_runtime.unwrap_or_else(|| Runtime::of_image(&image));
-        match (image.is_empty(), runtime) {
-            (true, _) if !others => return Ok(None),
-            (true, Runtime::Command) if !self.container_arg.is_empty() => {}
-            (true, _) => {
-                return Err(Failure::new(
-                    code::COMMAND_LINE,
-                    "a container needs --container-image",
-                ));
-            }
-            (false, Runtime::Command) if self.container_arg.is_empty() => {
-                let text = "--container-runtime command needs the words that start the container";
-                return Err(Failure::new(code::COMMAND_LINE, text).help(
-                    "give each by --container-arg: --container-arg podman --container-arg run",
-                ));
-            }
-            (false, _) => {}
+/// What settings say of a job around its runs; paths are meant from `here`.
+pub(super) fn of(settings: &Settings, here: &Path) -> Result<Around, Failure> {
+    for (key, file) in [
+        ("env-file", settings.env_file.clone()),
+        ("venv", settings.venv.as_ref().map(|dir| format!("{dir}/bin/activate"))),
+    ] {
+        if let Some(file) = file.map(|file| here.join(file)).filter(|file| !file.is_file()) {
+            let text = format!("--{key}: there is no file {}", file.display());
+            return Err(Failure::new(code::COMMAND_LINE, text));
         }
-        // A file is meant from here, wherever the job runs.
-        let file = here.join(&image);
-        let image = if !image.is_empty() && file.exists() {
-            file.to_string_lossy().into_owned()
-        } else {
-            image
-        };
-        Ok(Some(Container {
-            runtime,
-            image,
-            args: self.container_arg.clone(),
-            mounts: self.container_mounts.clone(),
-            workdir: self.container_workdir.clone(),
-        }))
     }
+    let exports = settings.export.iter().map(|(name, value)| format!("{name}={value}"));
+    let environment = Environment {
+        exports: exports.collect(),
+        env_file: settings.env_file.clone(),
+        modules: settings.module.clone(),
+        conda: settings.conda.clone(),
+        venv: settings.venv.clone(),
+        scratch: settings.scratch.clone(),
+        lines: settings.setup.clone(),
+    };
+    let around = Around {
+        shell: settings.shell.clone().unwrap_or_default(),
+        set_up: environment.set_up(),
+        teardown: settings.teardown.clone(),
+        interpreter: settings.interpreter.clone().unwrap_or_default(),
+        hide_slurm: settings.hide_slurm.unwrap_or_default(),
+        container: settings.container.as_ref().map(|asked| container(asked, here)).transpose()?,
+        ..Around::default()
+    };
+    let mut lines = around.set_up.iter().chain(&around.teardown);
+    if let Some(line) = lines.find(|line| looks_like_key_literal(line)) {
+        let flag =
+            if around.teardown.contains(line) { "--teardown" } else { "--setup or --export" };
+        return Err(key_refused(flag));
+    }
+    Ok(around)
+}
+
+fn container(asked: &settings::Container, here: &Path) -> Result<Container, Failure> {
+    let image = asked.image.clone().unwrap_or_default();
+    let named = asked.runtime.as_ref().and_then(|name| Runtime::from_str(name, true).ok());
+    let runtime = named.unwrap_or_else(|| Runtime::of_image(&image));
+    match (image.is_empty(), runtime) {
+        (true, Runtime::Command) if !asked.args.is_empty() => {}
+        (true, _) => {
+            return Err(Failure::new(code::COMMAND_LINE, "a container needs --container-image"));
+        }
+        (false, Runtime::Command) if asked.args.is_empty() => {
+            let text = "--container-runtime command needs the words that start the container";
+            return Err(Failure::new(code::COMMAND_LINE, text)
+                .help("give each by --container-arg: --container-arg podman --container-arg run"));
+        }
+        (false, _) => {}
+    }
+    // A file is meant from here, wherever the job runs.
+    let file = here.join(&image);
+    let image = if !image.is_empty() && file.exists() {
+        file.to_string_lossy().into_owned()
+    } else {
+        image
+    };
+    Ok(Container {
+        runtime,
+        image,
+        args: asked.args.clone(),
+        mounts: asked.mounts.clone(),
+        workdir: asked.workdir.clone(),
+    })
 }
 
 /// Why a text that holds a W&B key is not taken.

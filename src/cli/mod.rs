@@ -2,6 +2,8 @@
 
 mod around;
 mod check;
+mod config;
+mod init;
 mod sbatch_args;
 mod submit;
 mod template;
@@ -21,6 +23,7 @@ use crate::log::sweep::{Entry, Sweep};
 use crate::log::{self, Log};
 use crate::say::{err, out};
 use crate::search;
+use crate::settings::Floors;
 use crate::view::{Facts, QueueView, SweepView};
 
 /// Exit codes, as the reference documents them.
@@ -54,6 +57,11 @@ enum Command {
     Submit(Box<submit::SubmitArgs>),
     /// Print the script that `submit` would give to sbatch, and do nothing
     Render(Box<submit::SubmitArgs>),
+    /// See the settings that files, variables and flags come to
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
+    /// Write a first sweepctl.yaml from what this cluster says, and a first sweep file
+    Init(init::InitArgs),
     /// See, write out and check the templates of scripts
     #[command(subcommand)]
     Template(template::TemplateCommand),
@@ -180,7 +188,7 @@ impl From<DriveError> for Failure {
     fn from(error: DriveError) -> Self {
         let code = match error {
             DriveError::Slurm(_) | DriveError::Refused { .. } => code::SLURM,
-            DriveError::Render(_) => code::SWEEP_FILE,
+            DriveError::Render(_) | DriveError::Site(_) => code::SWEEP_FILE,
             _ => code::UNEXPECTED,
         };
         let help = match &error {
@@ -228,8 +236,17 @@ async fn run(command: Command) -> Result<u8, Failure> {
         Command::Check(args) => check::run(&args),
         Command::Submit(args) => submit::run(*args).await,
         Command::Render(args) => submit::run(args.dry_run()).await,
+        Command::Config(command) => config::run(command),
+        Command::Init(args) => init::run(args).await,
         Command::Template(command) => template::run(command),
-        Command::Watch(named) => watch::run(Driver::new(named.open()?).await?, false).await,
+        Command::Watch(named) => {
+            let sweep = named.open()?;
+            if !is_local(&sweep) && floors()?.no_watchers {
+                let name = &sweep.file.name;
+                return Err(config::no_watchers(&format!("tick {name}")));
+            }
+            watch::run(Driver::new(sweep).await?, false).await
+        }
         Command::Tick(named) => {
             let sweep = named.open()?;
             if is_local(&sweep) {
@@ -239,6 +256,7 @@ async fn run(command: Command) -> Result<u8, Failure> {
                 return Ok(0);
             }
             let mut driver = Driver::new(sweep).await?;
+            driver.rest_since_last_look().await;
             loop {
                 let tick = driver.tick().await?;
                 for said in tick.said {
@@ -248,6 +266,7 @@ async fn run(command: Command) -> Result<u8, Failure> {
                 if !tick.closing_in {
                     break;
                 }
+                driver.rest(driver.least_pause()).await;
             }
             out!("{}", view(&driver.sweep).line());
             Ok(0)
@@ -278,7 +297,7 @@ async fn run(command: Command) -> Result<u8, Failure> {
             let dir = sweep.dir.clone();
             if is_local(&sweep) {
                 // Nobody may be left who sees that a watcher was killed.
-                for said in Driver::with(sweep, None).take_back().await? {
+                for said in Driver::with(sweep, None, floors()?).take_back().await? {
                     err!("{said}");
                 }
             }
@@ -298,6 +317,11 @@ async fn run(command: Command) -> Result<u8, Failure> {
             task::run(&dir, me, setup, held).await.map_err(task_failure)
         }
     }
+}
+
+/// What the site demands.
+fn floors() -> Result<Floors, Failure> {
+    Floors::of_this_machine().map_err(config::failure)
 }
 
 fn is_local(sweep: &OpenSweep) -> bool {
@@ -390,9 +414,15 @@ async fn add_queue(state_dir: &Path, sweeps: &[OpenSweep], views: &mut [SweepVie
     for (sweep, view) in sweeps.iter().zip(views).filter(waits) {
         waiting.entry(sweep.cluster()).or_default().push((sweep, view));
     }
+    // A site file that cannot be read demands something that we do not know: not even a look, then.
+    let floors = match Floors::of_this_machine() {
+        Ok(floors) => floors,
+        Err(error) => return err!("warning: {error}: SLURM is not asked"),
+    };
+    let least = floors.least_pause(1);
     for (cluster, of_cluster) in waiting {
         let sweeps: Vec<&OpenSweep> = of_cluster.iter().map(|(sweep, _)| *sweep).collect();
-        let look = look::recent_or_new(state_dir, cluster, &sweeps).await;
+        let look = look::recent_or_new(state_dir, cluster, &sweeps, least).await;
         if let Err(error) = &look {
             let error = error.to_string().replace('\n', "; ");
             err!("warning: SLURM did not answer ({error}): this is what the logs say");
@@ -438,7 +468,13 @@ impl Place {
     fn find(&self) -> Result<PathBuf, state::StateError> {
         match &self.state_dir {
             Some(dir) => Ok(absolute(dir)),
-            None => state::find_state_dir(&logical_cwd()),
+            // Settings that cannot be read are `submit`'s to report: a look at a sweep needs none.
+            None => {
+                match config::state_dir(&logical_cwd()).filter(|dir| dir.join("sweeps").is_dir()) {
+                    Some(dir) => Ok(dir),
+                    None => state::find_state_dir(&logical_cwd()),
+                }
+            }
         }
     }
 }

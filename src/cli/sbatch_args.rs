@@ -9,6 +9,13 @@ use crate::launch::request::{Given, KNOWN, Known, Source, Takes, Use};
 #[derive(Debug)]
 pub(super) struct SbatchArgs(pub(super) Vec<Given>);
 
+/// sbatch's options that have a flag of ours by their name: these are taken after `--`, and under `slurm:`.
+const AFTER_HYPHENS: [&str; 1] = ["profile"];
+
+fn flags() -> impl Iterator<Item = &'static Known> {
+    KNOWN.iter().filter(|known| !AFTER_HYPHENS.contains(&known.long))
+}
+
 const HEADING: &str = "What each job asks for, as sbatch has it (all of its options are taken)";
 
 fn arg(known: &Known) -> Arg {
@@ -34,9 +41,7 @@ fn arg(known: &Known) -> Arg {
 
 impl Args for SbatchArgs {
     fn augment_args(command: Command) -> Command {
-        command
-            .args(KNOWN.iter().map(arg))
-            .mut_arg("ntasks-per-node", |arg| arg.alias("tasks-per-node"))
+        command.args(flags().map(arg)).mut_arg("ntasks-per-node", |arg| arg.alias("tasks-per-node"))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -47,7 +52,7 @@ impl Args for SbatchArgs {
 impl FromArgMatches for SbatchArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut placed = Vec::new();
-        for known in KNOWN {
+        for known in flags() {
             if matches.value_source(known.long) != Some(ValueSource::CommandLine) {
                 continue;
             }

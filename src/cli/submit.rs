@@ -10,9 +10,10 @@ use super::sbatch_args::SbatchArgs;
 use super::{Failure, Place, code, logical_cwd, template, view, watch};
 use crate::drive::state::{self, Around, OpenSweep, RunsOn, STATE_DIR, SweepFile};
 use crate::drive::{Driver, environment, render_script};
-use crate::launch::environment::{holds_key, misspelt};
+use crate::launch::environment::misspelt;
 use crate::launch::logs::LogName;
 use crate::launch::request::{Given, Partition, Ranks, Remark, Request};
+use crate::launch::secret::looks_like_key_literal;
 use crate::launch::{self, request};
 use crate::log;
 use crate::log::sweep::{Array, Pair};
@@ -21,6 +22,7 @@ use crate::say::{err, out};
 use crate::scheduler::slurm::Slurm;
 use crate::scheduler::{Limits, SubmitRefusal, Submitted, limit_name};
 use crate::search;
+use crate::settings::{self, Layer, Origin, Settings, Sources, Value};
 use crate::sweep::{self as sweep_file, Method, SweepSpec};
 
 #[derive(clap::Args, Debug)]
@@ -36,15 +38,15 @@ pub(super) struct SubmitArgs {
     /// Runs in all; never more than the file's run_cap or the grid has
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     budget: Option<u32>,
-    /// Runs that one task does, one after the other
-    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    runs_per_job: u32,
+    /// Runs that one task does, one after the other [default: 1]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
+    runs_per_job: Option<u32>,
     /// The sweep's name [default: the file's `name`, or its own]
     #[arg(long)]
     name: Option<String>,
     /// Where runs come from; only `embedded` is built so far
-    #[arg(long, default_value = "embedded", value_parser = ["embedded"])]
-    controller: String,
+    #[arg(long, value_parser = ["embedded"])]
+    controller: Option<String>,
     /// Seed of random draws
     #[arg(long)]
     seed: Option<u64>,
@@ -69,21 +71,27 @@ pub(super) struct SubmitArgs {
     /// Start another sweep although the same one is under way
     #[arg(long)]
     new: bool,
-    /// Tries at a run that machines or people took, before it is given up
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
-    max_attempts: u32,
-    /// Runs that may start before one has lived for a minute; 0: no such caution
-    #[arg(long, value_name = "N", default_value_t = 4)]
-    warmup: u32,
+    /// Tries at a run that machines or people took, before it is given up [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_attempts: Option<u32>,
+    /// Runs that may start before one has lived for a minute; 0: no such caution [default: 4]
+    #[arg(long, value_name = "N")]
+    warmup: Option<u32>,
+    /// SLURM may start a task again by itself [the default]
+    #[arg(long, overrides_with = "no_requeue")]
+    requeue: bool,
     /// SLURM does not start a task again by itself
     #[arg(long)]
     no_requeue: bool,
     /// Read metrics from the program's output: `name=value` and JSON lines
     #[arg(long, value_name = "SOURCE", value_parser = ["stdout"])]
     metrics: Option<String>,
-    /// Seconds that processes of a program may outlive its end
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
-    linger: u64,
+    /// Seconds that processes of a program may outlive its end [default: 30]
+    #[arg(long, value_name = "SECONDS")]
+    linger: Option<u32>,
+    /// The set of settings to use, of those under `profiles:` in settings files
+    #[arg(long = "profile", value_name = "NAME")]
+    settings_profile: Option<String>,
     /// SLURM's cluster, as for sbatch
     #[arg(short = 'M', long, value_name = "NAME")]
     clusters: Option<String>,
@@ -106,15 +114,108 @@ impl SubmitArgs {
     }
 }
 
-/// What each job asks for: what is typed before `--` and after it, over what `SBATCH_*` variables say.
-fn options(args: &SubmitArgs) -> Result<Vec<Given>, Failure> {
+/// The settings of this call in the folder: files, variables and flags.
+pub(super) fn sources(args: &SubmitArgs, folder: &Path) -> Result<Sources, Failure> {
+    let (by_variables, typed) = options(args)?;
+    let (variables, profile) = super::config::variables()?;
+    let profile = args.settings_profile.clone().or(profile);
+    let flags = flags(args, folder)?;
+    let read = |by_variables: Vec<Given>| {
+        let variables = Layer { options: by_variables, ..variables.clone() };
+        let flags = Layer { options: typed.clone(), ..flags.clone() };
+        Sources::read(folder, profile.as_deref(), variables, flags).map_err(super::config::failure)
+    };
+    let sources = read(by_variables)?;
+    // SBATCH_* variables speak of jobs, of which a local sweep has none.
+    let local =
+        sources.effective.get("local").is_some_and(|found| found.value == Value::Switch(true));
+    if local { read(Vec::new()) } else { Ok(sources) }
+}
+
+/// What the flags say of settings.
+fn flags(args: &SubmitArgs, here: &Path) -> Result<Layer, Failure> {
+    let text = |text: &Option<String>| text.clone().map(Value::Text);
+    let path = |path: &Option<PathBuf>| {
+        path.as_ref().map(|path| Value::Text(path.to_string_lossy().into_owned()))
+    };
+    let requeue = match (args.requeue, args.no_requeue) {
+        (_, true) => Some(false),
+        (true, false) => Some(true),
+        (false, false) => None,
+    };
+    let mut layer = Layer::default();
+    for (key, value) in [
+        ("jobs", args.jobs.map(Value::Count)),
+        ("parallel", args.parallel.map(Value::Count)),
+        ("runs-per-job", args.runs_per_job.map(Value::Count)),
+        ("max-attempts", args.max_attempts.map(Value::Count)),
+        ("warmup", args.warmup.map(Value::Count)),
+        ("requeue", requeue.map(Value::Switch)),
+        ("metrics", text(&args.metrics)),
+        ("linger", args.linger.map(Value::Count)),
+        ("max-gpu-hours", args.max_gpu_hours.map(Value::Amount)),
+        ("state-dir", path(&args.place.state_dir)),
+        ("template", path(&args.template)),
+        ("controller", text(&args.controller)),
+        ("local", args.local.then_some(Value::Switch(true))),
+        ("clusters", text(&args.clusters)),
+    ] {
+        layer.set(key, value, Origin::Flag);
+    }
+    args.around.add_to(&mut layer, here)?;
+    Ok(layer)
+}
+
+/// Refuses what the site does not want.
+fn check_settings(args: &SubmitArgs, settings: &Settings, state_dir: &Path) -> Result<(), Failure> {
+    let floors = &settings.floors;
+    let refused = |text: String, help: String| Err(Failure::new(code::SWEEP_FILE, text).help(help));
+    if !floors.allow_state_dir(state_dir) {
+        let dirs: Vec<String> =
+            floors.state_dirs.iter().map(|dir| dir.display().to_string()).collect();
+        let dirs = dirs.join(" or ");
+        return refused(
+            format!(
+                "this site wants state folders in {dirs}, and this one would be {}",
+                state_dir.display()
+            ),
+            format!("submit from a folder in {dirs}, or name one there with --state-dir"),
+        );
+    }
+    if settings.local {
+        if args.detach {
+            let text = "--detach is for jobs of SLURM, and this sweep is local";
+            return Err(Failure::new(code::COMMAND_LINE, text));
+        }
+        return Ok(());
+    }
+    let missing = floors.missing(&settings.options);
+    if !missing.is_empty() {
+        let flags: Vec<String> = missing.iter().map(|name| format!("--{name}")).collect();
+        return refused(
+            format!("this site wants each job to give {}", flags.join(" and ")),
+            format!(
+                "give it here, or `slurm: {{{}: ...}}` in {}",
+                missing[0],
+                settings::PROJECT_FILE
+            ),
+        );
+    }
+    if floors.no_watchers && !args.detach && !args.dry_run {
+        return Err(super::config::no_watchers("submit --detach"));
+    }
+    Ok(())
+}
+
+/// sbatch's options by `SBATCH_*` variables, and as typed before `--` and after it.
+fn options(args: &SubmitArgs) -> Result<(Vec<Given>, Vec<Given>), Failure> {
     let refused = |error: request::OptionError| Failure::new(code::COMMAND_LINE, error);
     args.request.0.iter().try_for_each(request::check).map_err(refused)?;
     let more = request::read(&args.more)
         .map_err(|error| Failure::new(code::COMMAND_LINE, format!("after `--`: {error}")))?;
     let typed: Vec<Given> = args.request.0.iter().cloned().chain(more).collect();
     if args.local {
-        return Ok(typed);
+        return Ok((Vec::new(), typed));
     }
     let variables = std::env::vars_os().filter_map(|(name, value)| {
         Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
@@ -124,7 +225,7 @@ fn options(args: &SubmitArgs) -> Result<Vec<Given>, Failure> {
         let names: Vec<String> = unused.iter().map(|name| format!("`{name}`")).collect();
         err!("warning: {} of this shell not used: a sweep has no use for it", names.join(", "));
     }
-    Ok(request::merge(vec![from_variables, typed]))
+    Ok((from_variables, typed))
 }
 
 /// Prints what there is to say of a request; an error in it ends the submission.
@@ -172,7 +273,7 @@ fn ranks(file: &SweepFile) -> Ranks {
 
 /// Says what will be submitted and what it may cost; refuses what costs more than `--max-gpu-hours`.
 fn say_plan(
-    args: &SubmitArgs,
+    settings: &Settings,
     given: &[Given],
     jobs: u64,
     partitions: &[Partition],
@@ -188,7 +289,7 @@ fn say_plan(
     let count =
         |number: u64, one: &str| format!("{number} {one}{}", if number == 1 { "" } else { "s" });
     let each = [
-        (args.runs_per_job > 1).then(|| format!("up to {} runs", args.runs_per_job)),
+        (settings.runs_per_job > 1).then(|| format!("up to {} runs", settings.runs_per_job)),
         (request.nodes > 1).then(|| format!("{} nodes", request.nodes)),
         Some(count(request.ranks.into(), "rank")),
         request.gpus.filter(|gpus| *gpus > 0).map(|gpus| count(gpus.into(), "GPU")),
@@ -196,7 +297,7 @@ fn say_plan(
     ];
     let each: Vec<String> = each.into_iter().flatten().collect();
     err!("{}, each with {}; {cost}", count(jobs, "job"), each.join(", "));
-    match (args.max_gpu_hours, hours) {
+    match (settings.max_gpu_hours, hours) {
         (Some(most), Some(hours)) if hours > most => {
             let text = format!(
                 "the sweep may take {hours:.0} GPU hours, more than --max-gpu-hours {most}"
@@ -241,28 +342,30 @@ fn fill_in_logs(file: &mut SweepFile, local: bool) -> Result<(), Failure> {
 /// Starts a sweep.
 pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
     let (spec, text) = read(&args.file)?;
-    if holds_key(&String::from_utf8_lossy(&text)) {
+    if looks_like_key_literal(&String::from_utf8_lossy(&text)) {
         return Err(around::key_refused(&args.file.to_string_lossy()));
     }
-    let (mut named, given): (Vec<Given>, Vec<Given>) =
-        options(&args)?.into_iter().partition(|given| LOGS.contains(&given.name.as_str()));
-    let options: Vec<String> = given.iter().map(Given::word).collect();
-    let (budget, reason) = budget(&args, &spec)?;
     let here = logical_cwd();
-    let folder = args.around.chdir.as_ref().map_or_else(|| here.clone(), |dir| here.join(dir));
+    let settings = sources(&args, &here)?.settings();
+    let (mut named, given): (Vec<Given>, Vec<Given>) =
+        settings.options.iter().cloned().partition(|given| LOGS.contains(&given.name.as_str()));
+    let options: Vec<String> = given.iter().map(Given::word).collect();
+    let (budget, reason) = budget(&args, &settings, &spec)?;
+    let folder = settings.chdir.as_ref().map_or_else(|| here.clone(), |dir| here.join(dir));
     if !folder.is_dir() {
         let text = format!("--chdir {}: there is no such folder", folder.display());
         return Err(Failure::new(code::COMMAND_LINE, text));
     }
-    let asked = asked(&args, &text, &options, &folder);
-    let state_dir = match &args.place.state_dir {
+    let mut around = around::of(&settings, &here)?;
+    let asked = asked(&args, &settings, &text, &(&options, &folder, &around));
+    let state_dir = match &settings.state_dir {
         Some(dir) => super::absolute(dir),
         None => here.join(STATE_DIR),
     };
+    check_settings(&args, &settings, &state_dir)?;
     let name = launch::slug(&args.name.clone().or(spec.name.clone()).unwrap_or_else(|| {
         args.file.file_stem().unwrap_or_default().to_string_lossy().into_owned()
     }));
-    let mut around = args.around.read(&here)?;
     let mut log_name = |which: &str| {
         let last = named.iter().rposition(|given| given.name == which)?;
         named.swap_remove(last).value
@@ -279,35 +382,35 @@ pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
         spec,
         budget,
         policy: Policy {
-            max_attempts: args.max_attempts,
-            warmup: args.warmup,
-            jobs: args.jobs.filter(|_| !args.detach),
-            parallel: args.parallel,
-            runs_per_job: args.runs_per_job,
+            max_attempts: settings.max_attempts,
+            warmup: settings.warmup,
+            jobs: settings.floors.tasks(settings.jobs.filter(|_| !args.detach)),
+            parallel: settings.parallel,
+            runs_per_job: settings.runs_per_job,
             max_array_size: u32::MAX,
             job_name: name,
-            spans: spans(args.local),
+            spans: spans(settings.local),
         },
-        runs_on: RunsOn::Slurm(args.clusters.clone()),
+        runs_on: RunsOn::Slurm(settings.clusters.clone()),
         options,
         around,
-        template: args.template.as_deref().map(template::read).transpose()?,
-        requeue: !args.no_requeue,
-        linger: args.linger,
-        metrics_from_stdout: args.metrics.is_some(),
+        template: settings.template.as_deref().map(template::read).transpose()?,
+        requeue: settings.requeue,
+        linger: settings.linger,
+        metrics_from_stdout: settings.metrics.is_some(),
         asked: asked.clone(),
         created: log::now(),
     };
     err!("{}: {budget} runs ({reason}); the sweep lives in {}", file.name, state_dir.display());
-    fill_in_logs(&mut file, args.local)?;
-    let jobs = u64::from(budget.div_ceil(args.runs_per_job));
-    if !args.local {
+    fill_in_logs(&mut file, settings.local)?;
+    let jobs = u64::from(budget.div_ceil(settings.runs_per_job));
+    if !settings.local {
         report(request::remarks(&given, ranks(&file)))?;
         warn_of_environment(&file.around);
     }
     if args.dry_run {
-        if !args.local {
-            say_plan(&args, &given, jobs, &[])?;
+        if !settings.local {
+            say_plan(&settings, &given, jobs, &[])?;
         }
         let commands = first_commands(&file);
         err!(
@@ -337,19 +440,21 @@ pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
         }
         return Ok(0);
     }
-    if !args.local && [&folder, &state_dir].iter().any(|dir| dir.to_string_lossy().contains('\\')) {
+    if !settings.local
+        && [&folder, &state_dir].iter().any(|dir| dir.to_string_lossy().contains('\\'))
+    {
         let text = "SLURM cannot write logs where a folder's name has a backslash";
         return Err(Failure::new(code::COMMAND_LINE, text).help("rename the folder"));
     }
     prepare(&state_dir)?;
-    let slurm = if args.local {
+    let slurm = if settings.local {
         let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
-        file.runs_on = RunsOn::Local(args.parallel.unwrap_or(cores));
+        file.runs_on = RunsOn::Local(settings.parallel.unwrap_or(cores));
         file.policy.max_array_size = 1000;
         None
     } else {
         let (slurm, limits, partitions) = check_with_slurm(&state_dir, &file, &given).await?;
-        say_plan(&args, &given, jobs, &partitions)?;
+        say_plan(&settings, &given, jobs, &partitions)?;
         file.policy.max_array_size = limits.max_array_size.min(limits.max_array_tasks);
         Some((slurm, limits))
     };
@@ -361,7 +466,7 @@ pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
     if args.quiet {
         out!("{}", sweep.file.name);
     }
-    let driver = Driver::with(sweep, slurm);
+    let driver = Driver::with(sweep, slurm, settings.floors);
     if args.detach { detach(driver).await } else { watch::run(driver, args.quiet).await }
 }
 
@@ -398,7 +503,11 @@ fn read(path: &Path) -> Result<(SweepSpec, Vec<u8>), Failure> {
 }
 
 /// The smallest of what was asked, run_cap and the grid; else what the jobs make.
-fn budget(args: &SubmitArgs, spec: &SweepSpec) -> Result<(u32, String), Failure> {
+fn budget(
+    args: &SubmitArgs,
+    settings: &Settings,
+    spec: &SweepSpec,
+) -> Result<(u32, String), Failure> {
     let limits = [
         (args.budget.map(u64::from), "--budget"),
         (spec.run_cap, "run_cap"),
@@ -406,11 +515,12 @@ fn budget(args: &SubmitArgs, spec: &SweepSpec) -> Result<(u32, String), Failure>
     ];
     let smallest =
         limits.iter().filter_map(|(limit, word)| limit.map(|limit| (limit, *word))).min();
-    let (budget, reason) = match (smallest, args.jobs) {
+    let (budget, reason) = match (smallest, settings.jobs) {
         (Some((limit, word)), _) => (limit, word.to_owned()),
         (None, Some(jobs)) => {
-            let all = u64::from(jobs) * u64::from(args.runs_per_job);
-            (all, format!("{jobs} jobs with {} each, as the file sets no end", args.runs_per_job))
+            let all = u64::from(jobs) * u64::from(settings.runs_per_job);
+            let each = settings.runs_per_job;
+            (all, format!("{jobs} jobs with {each} each, as the file sets no end"))
         }
         (None, None) => {
             return Err(Failure::new(code::SWEEP_FILE, "a random sweep has no end of its own")
@@ -425,17 +535,22 @@ fn budget(args: &SubmitArgs, spec: &SweepSpec) -> Result<(u32, String), Failure>
 }
 
 /// What this call asks for, to recognise it when it is typed again.
-fn asked(args: &SubmitArgs, text: &[u8], options: &[String], folder: &Path) -> String {
+fn asked(
+    args: &SubmitArgs,
+    settings: &Settings,
+    text: &[u8],
+    jobs: &dyn std::fmt::Debug,
+) -> String {
     let parts = format!(
-        "{:?} {:?} {:?} {} {:?} {:?} {:?} {options:?} {:?}",
-        args.jobs,
-        args.parallel,
+        "{:?} {:?} {:?} {} {:?} {:?} {:?} {jobs:?} {:?}",
+        settings.jobs,
+        settings.parallel,
         args.budget,
-        args.runs_per_job,
+        settings.runs_per_job,
         args.name,
         args.seed,
-        args.local,
-        (folder, &args.template, &args.around)
+        settings.local,
+        settings.template
     );
     let hash =
         log::stable_hash(&[&String::from_utf8_lossy(text), &args.file.to_string_lossy(), &parts]);
@@ -608,6 +723,7 @@ async fn detach(mut driver: Driver) -> Result<u8, Failure> {
         if left == 0 || !tick.acted {
             break left;
         }
+        driver.rest(driver.least_pause()).await;
     };
     let name = driver.sweep.file.name.clone();
     if left > 0 {

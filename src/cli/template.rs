@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 
 use super::{Failure, around, code};
-use crate::launch::environment::holds_key;
+use crate::launch::secret::looks_like_key_literal;
 use crate::launch::template::{BUILT_IN, BuiltIn, faults};
 use crate::say::{err, out};
 
@@ -76,7 +76,7 @@ pub(super) fn read(path: &Path) -> Result<String, Failure> {
     let place = path.display();
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::new(code::SWEEP_FILE, format!("{place}: {error}")))?;
-    if holds_key(&text) {
+    if looks_like_key_literal(&text) {
         return Err(around::key_refused(&path.to_string_lossy()));
     }
     let mut found = faults(&text)

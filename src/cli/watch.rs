@@ -115,6 +115,8 @@ async fn watch(
             driver.rest(driver.pause_after(0).min(lock.beat())).await;
         } else if !acted {
             driver.rest(driver.pause_after(quiet)).await;
+        } else {
+            driver.rest(driver.least_pause()).await;
         }
     }
 }

@@ -109,11 +109,18 @@ pub fn recent(state_dir: &Path, cluster: Option<&str>) -> Option<Look> {
     read(state_dir).remove(&key(cluster)).filter(Look::is_fresh)
 }
 
-/// The last look, or a new one: for all sweeps at once.
+/// How long ago somebody on this machine looked, if it is known.
+pub(super) fn since_last(state_dir: &Path, cluster: Option<&str>) -> Option<Duration> {
+    let look = read(state_dir).remove(&key(cluster))?;
+    (look.host == log::host() && look.at <= log::now()).then(|| look.age())
+}
+
+/// The last look, or a new one that is then good for `least` or longer: for all sweeps at once.
 pub async fn recent_or_new(
     state_dir: &Path,
     cluster: Option<&str>,
     sweeps: &[&OpenSweep],
+    least: Duration,
 ) -> Result<Look, LookError> {
     if let Some(look) = recent(state_dir, cluster) {
         return Ok(look);
@@ -125,7 +132,7 @@ pub async fn recent_or_new(
         jobs.iter().map(|(_, job, ..)| job.as_str()),
         jobs.iter().map(|(_, _, name, _)| name.as_str()),
     )?;
-    let look = Look::new(&rows, EVERY);
+    let look = Look::new(&rows, least);
     look.keep(state_dir, cluster);
     Ok(look)
 }

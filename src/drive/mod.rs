@@ -20,6 +20,7 @@ use crate::plan::{self, Action, Ledger, Sightings, Snapshot};
 use crate::say::err;
 use crate::scheduler::slurm::{Slurm, SlurmError};
 use crate::scheduler::{Limits, Row, SubmitRefusal, Submitted, limit_name};
+use crate::settings::{Floors, SettingsError};
 use local::Local;
 pub use lock::{Holder, Lock, Turn};
 use room::Room;
@@ -37,6 +38,9 @@ pub enum DriveError {
     /// A log cannot be used.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// What the site demands cannot be read.
+    #[error(transparent)]
+    Site(#[from] SettingsError),
     /// SLURM cannot be used at all.
     #[error(transparent)]
     Slurm(#[from] SlurmError),
@@ -99,6 +103,10 @@ pub struct Driver {
     ask_history: bool,
     /// How long it was to the last look.
     last_pause: std::cell::Cell<Duration>,
+    /// What the site demands of watchers.
+    floors: Floors,
+    /// SLURM's programs that the last tick started.
+    programs: u32,
 }
 
 impl Driver {
@@ -112,11 +120,11 @@ impl Driver {
                 Some((slurm, limits))
             }
         };
-        Ok(Self::with(sweep, slurm))
+        Ok(Self::with(sweep, slurm, Floors::of_this_machine()?))
     }
 
     /// The same where SLURM has been opened and asked already; none: this machine.
-    pub fn with(sweep: OpenSweep, slurm: Option<(Slurm, Limits)>) -> Self {
+    pub fn with(sweep: OpenSweep, slurm: Option<(Slurm, Limits)>, floors: Floors) -> Self {
         let parallel = match &sweep.file.runs_on {
             RunsOn::Local(parallel) => *parallel,
             RunsOn::Slurm(_) => 1,
@@ -139,6 +147,8 @@ impl Driver {
             not_before: 0,
             ask_history: true,
             last_pause: Default::default(),
+            floors,
+            programs: 0,
         }
     }
 
@@ -162,6 +172,20 @@ impl Driver {
 
     /// Looks, plans and acts once.
     pub async fn tick(&mut self) -> Result<Tick, DriveError> {
+        let before = self.programs_started();
+        let tick = self.look_plan_act().await;
+        self.programs = self.programs_started().saturating_sub(before);
+        tick
+    }
+
+    fn programs_started(&self) -> u32 {
+        match &self.cluster {
+            Cluster::Slurm(slurm) => slurm.programs_started(),
+            Cluster::Local(_) => 0,
+        }
+    }
+
+    async fn look_plan_act(&mut self) -> Result<Tick, DriveError> {
         let snapshot = self.look().await;
         self.sweep.refresh()?;
         let ledger = self.sweep.ledger();
@@ -171,6 +195,10 @@ impl Driver {
         self.queued = alive.map(|row| row.tasks.len()).sum::<usize>() as u32;
         let fits = self.room.fits(self.queued);
         policy.max_array_size = policy.max_array_size.min(fits.unwrap_or(u32::MAX));
+        if matches!(self.cluster, Cluster::Slurm(_)) {
+            // The site may have lowered it since this sweep was submitted.
+            policy.jobs = self.floors.tasks(policy.jobs);
+        }
         let plan = plan::plan(&policy, &ledger, &snapshot, &self.sightings, log::now());
         self.ask_history = needs_history(&ledger, &snapshot);
         let mut tick = Tick { said: plan.reasons, rows, ..Tick::default() };
@@ -503,9 +531,28 @@ impl Driver {
 
     /// Seconds until the next look is worth its cost, by how fast things change.
     pub fn pause_after(&self, quiet_ticks: u32) -> Duration {
-        let pause = self.pause(quiet_ticks);
+        let pause = self.pause(quiet_ticks).max(self.least_pause());
         self.last_pause.set(pause);
         pause
+    }
+
+    /// How long the site wants a watcher to rest, whatever there is to do.
+    pub fn least_pause(&self) -> Duration {
+        match &self.cluster {
+            Cluster::Slurm(_) => self.floors.least_pause(self.programs),
+            Cluster::Local(_) => Duration::ZERO,
+        }
+    }
+
+    /// Rests until the site allows another look after the last one of anybody on this machine.
+    pub async fn rest_since_last_look(&self) {
+        // One look is one program.
+        let least = self.floors.least_pause(1);
+        let since = look::since_last(self.sweep.state_dir(), self.sweep.cluster());
+        if let Some(rest) = since.and_then(|since| least.checked_sub(since)) {
+            err!("this site allows the next look in {} s", rest.as_secs());
+            self.rest(rest).await;
+        }
     }
 
     fn pause(&self, quiet_ticks: u32) -> Duration {

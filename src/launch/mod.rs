@@ -4,6 +4,7 @@ pub mod container;
 pub mod environment;
 pub mod logs;
 pub mod request;
+pub mod secret;
 pub mod template;
 
 use handlebars::{

@@ -12,20 +12,21 @@ mod command;
 mod fuzz;
 mod model;
 mod parameter_file;
-mod problem;
+pub(crate) mod problem;
 mod python;
-mod scalar;
+pub(crate) mod scalar;
 mod special;
 #[cfg(test)]
 mod tests;
 mod validate;
-mod yaml;
+pub(crate) mod yaml;
 
 pub use check::{Check, Grid, Reading, Run, Verdict, check, read};
 pub use code::Code;
 pub use command::argv;
 pub use model::{Bands, EarlyTerminate, Goal, Law, Method, Metric, Parameter, SweepSpec};
 pub use parameter_file::parameter_file;
+pub(crate) use parameter_file::push_yaml_text;
 pub(crate) use problem::one_line;
 pub use problem::{Problem, Severity};
 pub use python::python_text;

@@ -75,12 +75,19 @@ impl Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, line, column, message, help, .. } = self;
-        write!(f, "{file}:{line}:{column}: {}", one_line(message))?;
-        match help {
-            Some(help) => write!(f, " ({})", one_line(help)),
-            None => Ok(()),
-        }
+        f.write_str(&in_one_line(file, (*line, *column), message, help.as_deref()))
     }
+}
+
+/// `FILE:LINE:COLUMN: message (help)`, whatever the file holds.
+pub(crate) fn in_one_line(
+    file: &str,
+    (line, column): (usize, usize),
+    message: &str,
+    help: Option<&str>,
+) -> String {
+    let help = help.map(|help| format!(" ({})", one_line(help))).unwrap_or_default();
+    format!("{file}:{line}:{column}: {}{help}", one_line(message))
 }
 
 /// Messages quote the file; a control character in it must not reach the terminal.
@@ -97,7 +104,7 @@ pub(crate) fn one_line(text: &str) -> String {
 }
 
 /// `text` in backticks, cut where it gets long.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     const LONGEST: usize = 60;
     match text.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("`{}...`", text.get(..end).unwrap_or_default()),
@@ -106,7 +113,7 @@ pub(super) fn quoted(text: &str) -> String {
 }
 
 /// The known word that `word` is most likely meant to be.
-pub(super) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     // A word this long is no misspelling, and the table would be large.
     if word.len() > 64 {
         return None;

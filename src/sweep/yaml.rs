@@ -23,52 +23,52 @@ const MOST_DEPTH: usize = 128;
 
 /// A place in the file, both from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
-    pub(super) line: usize,
-    pub(super) column: usize,
+pub(crate) struct Place {
+    pub(crate) line: usize,
+    pub(crate) column: usize,
 }
 
 /// The first place of a file.
-pub(super) const START: Place = Place { line: 1, column: 1 };
+pub(crate) const START: Place = Place { line: 1, column: 1 };
 
 #[derive(Clone, Debug)]
-pub(super) struct Node {
-    pub(super) place: Place,
-    pub(super) kind: Kind,
+pub(crate) struct Node {
+    pub(crate) place: Place,
+    pub(crate) kind: Kind,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Scalar(Scalar),
     List(Vec<Node>),
     Mapping(Vec<Entry>),
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Scalar {
+pub(crate) struct Scalar {
     /// As written, but for quotes and line breaks.
-    pub(super) text: String,
+    pub(crate) text: String,
     /// Neither quoted nor a block nor tagged.
-    pub(super) plain: bool,
-    pub(super) meaning: Meaning,
+    pub(crate) plain: bool,
+    pub(crate) meaning: Meaning,
 }
 
 /// One key with its value; the keys of a mapping differ.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// The key as it arrives at W&B: always text.
-    pub(super) key: String,
+    pub(crate) key: String,
     /// As written, where that differs.
-    pub(super) written: Option<String>,
+    pub(crate) written: Option<String>,
     /// As W&B's client has it before it is sent: Python's text and the name of its type.
-    pub(super) python: (String, &'static str),
-    pub(super) place: Place,
-    pub(super) value: Node,
+    pub(crate) python: (String, &'static str),
+    pub(crate) place: Place,
+    pub(crate) value: Node,
 }
 
 impl Node {
     /// The node as a value, `None` if a date is in it.
-    pub(super) fn value(&self) -> Option<Value> {
+    pub(crate) fn value(&self) -> Option<Value> {
         match &self.kind {
             Kind::Scalar(scalar) => scalar.value(),
             Kind::List(items) => items.iter().map(Self::value).collect(),
@@ -85,11 +85,11 @@ impl Node {
     }
 
     /// Whether this is a null, written or left out.
-    pub(super) fn is_null(&self) -> bool {
+    pub(crate) fn is_null(&self) -> bool {
         matches!(self.scalar(), Some(Scalar { meaning: Meaning::Value(Value::Null), .. }))
     }
 
-    pub(super) fn scalar(&self) -> Option<&Scalar> {
+    pub(crate) fn scalar(&self) -> Option<&Scalar> {
         match &self.kind {
             Kind::Scalar(scalar) => Some(scalar),
             _ => None,
@@ -99,7 +99,7 @@ impl Node {
 
 impl Scalar {
     /// The value here, `None` for a date.
-    pub(super) fn value(&self) -> Option<Value> {
+    pub(crate) fn value(&self) -> Option<Value> {
         match &self.meaning {
             Meaning::Value(value) => Some(value.clone()),
             Meaning::Scientific(number) => Some(Value::Number(number.clone())),
@@ -108,7 +108,7 @@ impl Scalar {
     }
 
     /// The text that this is for W&B's client, `1e-5` among others.
-    pub(super) fn as_text(&self) -> Option<&str> {
+    pub(crate) fn as_text(&self) -> Option<&str> {
         match &self.meaning {
             Meaning::Value(Value::String(text)) => Some(text),
             Meaning::Scientific(_) => Some(&self.text),
@@ -119,27 +119,27 @@ impl Scalar {
 
 /// Why the text is no tree.
 #[derive(Debug)]
-pub(super) struct Fault {
-    pub(super) code: Code,
-    pub(super) place: Place,
-    pub(super) message: String,
-    pub(super) help: Option<String>,
+pub(crate) struct Fault {
+    pub(crate) code: Code,
+    pub(crate) place: Place,
+    pub(crate) message: String,
+    pub(crate) help: Option<String>,
 }
 
 /// A key given twice: the pointer of its mapping, the key and both places.
 #[derive(Debug)]
-pub(super) struct Duplicate {
-    pub(super) pointer: String,
-    pub(super) key: String,
-    pub(super) first: Place,
-    pub(super) last: Place,
+pub(crate) struct Duplicate {
+    pub(crate) pointer: String,
+    pub(crate) key: String,
+    pub(crate) first: Place,
+    pub(crate) last: Place,
 }
 
 /// A file's only document.
 #[derive(Debug)]
-pub(super) struct Document {
-    pub(super) root: Node,
-    pub(super) duplicates: Vec<Duplicate>,
+pub(crate) struct Document {
+    pub(crate) root: Node,
+    pub(crate) duplicates: Vec<Duplicate>,
 }
 
 fn fault(code: Code, place: Place, message: impl Into<String>) -> Fault {
@@ -153,12 +153,12 @@ impl Fault {
 }
 
 /// Appends one reference token to a JSON pointer.
-pub(super) fn join(pointer: &str, token: &str) -> String {
+pub(crate) fn join(pointer: &str, token: &str) -> String {
     format!("{pointer}/{}", token.replace('~', "~0").replace('/', "~1"))
 }
 
 /// Parses one document.
-pub(super) fn parse(bytes: &[u8]) -> Result<Document, Fault> {
+pub(crate) fn parse(bytes: &[u8]) -> Result<Document, Fault> {
     if bytes.len() > MOST_BYTES {
         return Err(fault(Code::FileTooLarge, START, "the file is larger than 8 MiB"));
     }

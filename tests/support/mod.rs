@@ -158,7 +158,14 @@ impl Scratch {
     pub(crate) fn sweepctl(&self) -> Command {
         let mut command = clean_command(env!("CARGO_BIN_EXE_sweepctl"));
         command.current_dir(self.path("")).env("HOME", self.folder.path().join("home"));
+        // Read by builds for tests alone.
+        command.env("SWEEPCTL_SITE_FILE", self.folder.path().join("site.yaml"));
         command
+    }
+
+    /// Writes a file beside the project: `site.yaml` is what the site demands, `home/.config/...` the user's.
+    pub(crate) fn write_outside(&self, relative: &str, text: &str) {
+        self.write(Path::new("..").join(relative), text);
     }
 }
 

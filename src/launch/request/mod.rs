@@ -7,7 +7,8 @@ use std::fmt;
 use std::time::Duration;
 
 pub use options::{
-    Given, KNOWN, Known, OptionError, Source, Takes, Use, check, from_variables, merge, read,
+    Given, KNOWN, Known, OptionError, Source, Takes, Use, by_name, check, family, from_variables,
+    merge, read,
 };
 pub use units::{TimeLimit, time};
 use units::{count, gpus, gres, nodes};
@@ -251,7 +252,8 @@ pub fn clock(span: Duration) -> String {
 }
 
 /// Whether an option's value is one that we can read, if it is one that we do read.
-fn is_readable(given: &Given) -> bool {
+#[must_use]
+pub fn is_readable(given: &Given) -> bool {
     let value = given.value.as_deref().unwrap_or_default();
     match given.name.as_str() {
         "time" => time(value).is_some(),

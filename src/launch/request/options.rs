@@ -199,6 +199,8 @@ pub enum Source {
     CommandLine,
     /// A variable of the submitting shell.
     Variable(&'static str),
+    /// A settings file: `FILE:LINE`.
+    Settings(String),
 }
 
 /// An option with its value.
@@ -225,9 +227,10 @@ impl Given {
 
 impl fmt::Display for Given {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.source {
+        match &self.source {
             Source::CommandLine => write!(f, "`{}`", self.word()),
             Source::Variable(name) => write!(f, "`{}` (from {name})", self.word()),
+            Source::Settings(place) => write!(f, "`{}` (from {place})", self.word()),
         }
     }
 }
@@ -366,6 +369,20 @@ fn find(name: &str) -> Result<Option<&'static Known>, OptionError> {
             meant: several.iter().map(|long| format!("`--{long}`")).collect(),
         }),
     }
+}
+
+/// An option by its full name, or another one that sbatch has for it.
+#[must_use]
+pub fn by_name(name: &str) -> Option<&'static Known> {
+    let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, full)| *full);
+    KNOWN.iter().find(|known| known.long == name)
+}
+
+/// The options that say the same thing in other words, itself included.
+#[must_use]
+pub fn family(name: &str) -> Vec<&str> {
+    let family = FAMILIES.iter().find(|family| family.contains(&name));
+    family.map_or_else(|| vec![name], |family| family.to_vec())
 }
 
 /// Refuses what would break the sweep.

@@ -3,11 +3,14 @@
 pub mod sacct;
 pub mod sbatch;
 pub mod scontrol;
+pub mod sinfo;
 pub mod squeue;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::{
@@ -15,6 +18,7 @@ use super::{
 };
 use crate::launch::request::Partition;
 use crate::process::{self, Env, Output, RunError};
+use crate::settings::init::{Account, Nodes};
 
 /// sbatch itself tries for 120 s while the cluster holds MaxJobCount jobs.
 const SUBMIT_LIMIT: Duration = Duration::from_secs(150);
@@ -109,6 +113,7 @@ impl SlurmError {
 pub struct Slurm {
     cluster: Option<String>,
     user_id: u32,
+    started: Arc<AtomicU32>,
 }
 
 impl Slurm {
@@ -129,7 +134,17 @@ impl Slurm {
             process::find(program)
                 .map_err(|_| SlurmError::Missing { program: program.to_owned() })?;
         }
-        Ok(Self { cluster: clusters, user_id: rustix::process::getuid().as_raw() })
+        Ok(Self {
+            cluster: clusters,
+            user_id: rustix::process::getuid().as_raw(),
+            started: Arc::default(),
+        })
+    }
+
+    /// How many of SLURM's programs were started so far: each makes at least one call to slurmctld or slurmdbd.
+    #[must_use]
+    pub fn programs_started(&self) -> u32 {
+        self.started.load(Ordering::Relaxed)
     }
 
     /// Asks for the cluster's limits.
@@ -151,6 +166,33 @@ impl Slurm {
     pub async fn partitions(&self) -> Result<Vec<Partition>, SlurmError> {
         let args = ["show", "partition", "--oneliner"].map(str::to_owned);
         Ok(scontrol::parse_partitions(&self.ask("scontrol", &args).await?.stdout))
+    }
+
+    /// Asks for the kinds of nodes of each partition that is up.
+    ///
+    /// # Errors
+    /// If slurmctld does not answer, or sinfo is missing.
+    pub async fn nodes_by_partition(&self) -> Result<BTreeMap<String, Vec<Nodes>>, SlurmError> {
+        let args = ["--noheader".to_owned(), sinfo::FORMAT.to_owned()];
+        Ok(sinfo::parse_nodes(&self.ask("sinfo", &args).await?.stdout))
+    }
+
+    /// Asks for the calling user's accounts on the cluster of this name.
+    ///
+    /// # Errors
+    /// If slurmdbd does not answer, or sacctmgr is missing.
+    pub async fn accounts(&self, cluster: &str) -> Result<Vec<Account>, SlurmError> {
+        let id = process::run("id", &["--user", "--name"], LIMIT, Env::Pinned).await?;
+        let user = id.stdout.trim().to_owned();
+        let args =
+            ["--noheader", "--parsable2", "show", "user", &user, "withassoc", sinfo::ACCOUNTS];
+        self.started.fetch_add(1, Ordering::Relaxed);
+        // It speaks to slurmdbd, which serves all clusters: it takes no `--clusters`.
+        let output = process::run("sacctmgr", &args, LIMIT, Env::Pinned).await?;
+        match output.success() {
+            true => Ok(sinfo::parse_accounts(&output.stdout, cluster)),
+            false => Err(failure("sacctmgr", &output)),
+        }
     }
 
     /// Submits a script with exactly this environment, which becomes the job's.
@@ -197,6 +239,7 @@ impl Slurm {
         all.push(mode.into());
         all.extend_from_slice(args);
         all.push(script.into());
+        self.started.fetch_add(1, Ordering::Relaxed);
         process::run_in("sbatch", &all, SUBMIT_LIMIT, Env::Exactly(env), Some(cwd)).await
     }
 
@@ -311,6 +354,7 @@ impl Slurm {
     async fn run(&self, program: &'static str, args: &[String]) -> Result<Output, SlurmError> {
         let mut all: Vec<String> = self.cluster_option().into_iter().collect();
         all.extend_from_slice(args);
+        self.started.fetch_add(1, Ordering::Relaxed);
         process::run(program, &all, LIMIT, Env::Pinned).await.map_err(|error| match error {
             RunError::NotFound { program } => SlurmError::Missing { program },
             error => SlurmError::Run(error),
