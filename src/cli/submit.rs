@@ -496,7 +496,7 @@ async fn check_with_slurm(state_dir: &Path, file: &SweepFile) -> Result<(Slurm, 
     let dir = state_dir.join("sweeps").join(&file.name);
     let script = state_dir.join(format!(".tmp.{}.sbatch", log::nonce()));
     let text = script_text(&dir, file, &array)?;
-    state::write_for_now(&script, text.as_bytes()).map_err(|error| {
+    state::replace_whole(&script, text.as_bytes()).map_err(|error| {
         Failure::new(code::UNEXPECTED, format!("{}: {error}", script.display()))
     })?;
     let env: Vec<(OsString, OsString)> = std::env::vars_os()

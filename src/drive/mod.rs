@@ -458,7 +458,7 @@ impl Driver {
         let text =
             launch::render(&script_context(&self.sweep.dir, &self.sweep.file, number, array))?;
         // sbatch reads it now, and an array is never submitted twice.
-        state::write_for_now(&script, text.as_bytes()).map_err(io)?;
+        state::replace_whole(&script, text.as_bytes()).map_err(io)?;
         Ok(script)
     }
 

@@ -362,26 +362,30 @@ pub fn sweep_id(sweep_nonce: &str) -> String {
     log::base36(u128::from(log::stable_hash(&[sweep_nonce, "sweep"])), 8)
 }
 
-/// Writes a file whole or not at all, readable by its owner only; it outlasts a crash of the machine.
+/// Writes a file whole or not at all, readable by its owner only.
 pub fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
-    write(path, content, true)
+    write_and_rename(path, content, true)
 }
 
-/// The same for what is read at once and by nobody after a crash: costs no fsync.
-pub fn write_for_now(path: &Path, content: &[u8]) -> io::Result<()> {
-    write(path, content, false)
+/// As [`write_whole`] where readers are concerned; in a crash it may be gone or empty.
+pub fn replace_whole(path: &Path, content: &[u8]) -> io::Result<()> {
+    write_and_rename(path, content, false)
 }
 
-fn write(path: &Path, content: &[u8], sync: bool) -> io::Result<()> {
+fn write_and_rename(path: &Path, content: &[u8], sync: bool) -> io::Result<()> {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;
     let tmp = path.with_file_name(format!(".tmp.{}", log::nonce()));
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&tmp)?;
-    file.write_all(content)?;
-    if sync {
-        file.sync_all()?;
+    let written = file.write_all(content).and_then(|()| match sync {
+        true => file.sync_all(),
+        false => Ok(()),
+    });
+    let done = written.and_then(|()| fs::rename(&tmp, path));
+    if done.is_err() {
+        let _ = fs::remove_file(&tmp);
     }
-    fs::rename(&tmp, path)
+    done
 }
 
 #[cfg(test)]
