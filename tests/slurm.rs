@@ -978,6 +978,8 @@ fn ticks_bring_a_detached_sweep_to_its_end() {
     bench.run("submit sweep.yaml --detach").assert(0);
     let jobs = bench.queue(&["--format=%F_%K"]);
     assert_eq!(jobs.lines().count(), 4);
+    let by_hand = bench.run("agent").assert(0);
+    assert!(by_hand.stderr.contains("`sweepctl tick sweep` takes back"), "{}", by_hand.stderr);
     let again = bench.run("submit sweep.yaml --detach").assert(0);
     assert!(again.stderr.contains("under way already"), "{}", again.stderr);
     assert_eq!(bench.queue(&["--format=%F_%K"]).lines().count(), 4);

@@ -99,6 +99,8 @@ pub struct Driver {
     queued: u32,
     /// No array before this moment of the watcher's clock.
     not_before: u64,
+    /// Nor before this one, unless tasks of ours have ended: the room was full.
+    full_until: u64,
     /// Whether the last queue look had all that is held and carried.
     ask_history: bool,
     /// How long it was to the last look.
@@ -145,6 +147,7 @@ impl Driver {
             limit_said: None,
             queued: 0,
             not_before: 0,
+            full_until: 0,
             ask_history: true,
             last_pause: Default::default(),
             floors,
@@ -194,6 +197,7 @@ impl Driver {
         let alive = rows.iter().flatten().filter(|row| row.state.is_alive());
         self.queued = alive.map(|row| row.tasks.len()).sum::<usize>() as u32;
         let fits = self.room.fits(self.queued);
+        let full = self.room.is_full(self.queued) && log::now() < self.full_until;
         policy.max_array_size = policy.max_array_size.min(fits.unwrap_or(u32::MAX));
         if matches!(self.cluster, Cluster::Slurm(_)) {
             // The site may have lowered it since this sweep was submitted.
@@ -207,7 +211,7 @@ impl Driver {
         for action in plan.actions {
             // Below a limit that is felt for, one array at a time tells enough.
             let opens = matches!(action, Action::Open(_));
-            if opens && opened && self.room != Room::Unknown {
+            if opens && (full || (opened && self.room.is_felt())) {
                 continue;
             }
             opened |= opens;
@@ -216,7 +220,7 @@ impl Driver {
             // A refusal that is nothing new to people is an act all the same: the next, smaller try follows at once.
             let appended = opens && self.sweep.log.next > entries;
             tick.acted |= !said.is_empty() || appended;
-            tick.closing_in |= appended && self.room.is_open();
+            tick.closing_in |= appended && self.room.is_felt() && log::now() >= self.not_before;
             tick.said.extend(said);
         }
         self.journal.write(&tick.said, &self.sightings);
@@ -419,18 +423,15 @@ impl Driver {
                     self.cancel(&[job.to_string()], false).await;
                     return Ok(vec![format!("job {job} came too late and was cancelled")]);
                 }
-                if self.room.taken(tasks as u32, self.queued) {
-                    self.not_before = later(self.sweep.file.policy.spans.gone);
-                }
+                let full = self.room.taken(tasks as u32, self.queued);
+                self.wait_for_room(full);
                 self.queued += tasks as u32;
                 Ok(vec![format!("job {job}: array {number} with {tasks} tasks")])
             }
             Submitted::Refused { kind: SubmitRefusal::Limit, text } => {
                 self.fence(number, Fence::Void(text.clone()))?;
-                if self.room.refused(tasks as u32, self.queued) {
-                    // A minute, but in tests.
-                    self.not_before = later(self.sweep.file.policy.spans.gone);
-                }
+                let full = self.room.refused(tasks as u32, self.queued);
+                self.wait_for_room(full);
                 let limit = limit_name(&text);
                 if self.limit_said.as_ref() == Some(&limit) {
                     return Ok(Vec::new());
@@ -457,6 +458,15 @@ impl Driver {
                     "sbatch gave no answer ({text}); SLURM may have the job all the same, looking for it"
                 )])
             }
+        }
+    }
+
+    fn wait_for_room(&mut self, full: bool) {
+        if full {
+            // A minute, but in tests.
+            let wait = self.sweep.file.policy.spans.gone;
+            self.not_before = log::now() + wait;
+            self.full_until = log::now() + wait * room::LONGER;
         }
     }
 

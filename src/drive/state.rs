@@ -434,7 +434,7 @@ pub fn sweep_id(sweep_nonce: &str) -> String {
     log::base36(u128::from(log::stable_hash(&[sweep_nonce, "sweep"])), 8)
 }
 
-/// Writes a file whole or not at all, readable by its owner only; it outlasts a crash of the machine.
+/// Writes a file whole or not at all, readable by its owner only.
 pub fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     write_and_rename(path, content, true)
 }

@@ -10,9 +10,11 @@ use super::keys::{self, FLOORS, KEYS, Key, MORE, Takes};
 use super::layer::{Found, Layer, Origin, Value, from_text};
 use crate::launch::request::{self, Given, Source};
 use crate::launch::secret;
+use crate::sweep::Code;
+use crate::sweep::problem::in_one_line;
 use crate::sweep::problem::{nearest, quoted};
+use crate::sweep::scalar::Meaning;
 use crate::sweep::yaml::{self, Entry, Kind, Node, Place};
-use crate::sweep::{Code, one_line};
 
 /// Keys of sweep files that people look for here.
 const OF_SWEEP_FILES: [&str; 8] =
@@ -31,24 +33,6 @@ pub struct SettingsFile {
     pub floors: Layer,
 }
 
-/// One thing wrong with a settings file, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    file: String,
-    place: Place,
-    message: String,
-    help: String,
-    is_key: bool,
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { file, place, message, help, .. } = self;
-        write!(f, "{file}:{}:{}: {}", place.line, place.column, one_line(message))?;
-        if help.is_empty() { Ok(()) } else { write!(f, " ({})", one_line(help)) }
-    }
-}
-
 /// Reads a settings file; `name` is its name for messages, `folder` where its relative paths begin.
 ///
 /// # Errors
@@ -58,7 +42,7 @@ pub fn read(
     name: &str,
     folder: &Path,
     is_site: bool,
-) -> Result<SettingsFile, Vec<Problem>> {
+) -> Result<SettingsFile, Vec<Mistake>> {
     let mut reader = Reader { name, folder, is_site, problems: Vec::new() };
     reader.secrets_in_lines(&String::from_utf8_lossy(text));
     let mut file = SettingsFile::default();
@@ -72,50 +56,64 @@ pub fn read(
                 }
                 _ => (fault.message, fault.help.unwrap_or_default()),
             };
-            reader.error(fault.place, message, &help);
+            reader.error(fault.code.name(), fault.place, message, &help);
         }
         Ok(document) => {
             for twice in &document.duplicates {
                 let (first, last) = (twice.first.line, twice.last.line);
                 let message =
                     format!("{} is given twice, in lines {first} and {last}", quoted(&twice.key));
-                reader.error(twice.last, message, "remove one of them");
+                reader.error("duplicate-key", twice.last, message, "remove one of them");
             }
-            match &document.root.kind {
-                Kind::Mapping(entries) => {
-                    reader.secrets_in_keys(entries);
-                    reader.file(entries, &mut file);
-                }
-                _ if document.root.is_null() => {}
-                _ => {
-                    let help = "a settings file has lines such as `jobs: 20`";
-                    reader.error(document.root.place, "the file is not a mapping of keys", help);
-                }
+            if let Kind::Mapping(entries) = &document.root.kind {
+                reader.secrets_in_keys(entries);
+                reader.file(entries, &mut file);
+            } else {
+                let help = "a settings file has lines such as `jobs: 20`";
+                let message = "the file is not a mapping of keys";
+                reader.error("not-a-mapping", document.root.place, message, help);
             }
         }
     }
     let mut problems = reader.problems;
-    problems.sort_by_key(|problem| problem.place);
+    problems.sort_by_key(|problem| (problem.place.line, problem.place.column));
     if problems.is_empty() { Ok(file) } else { Err(problems) }
+}
+
+/// One thing wrong with a settings file; shown as `FILE:LINE:COLUMN: what (what to do)`.
+#[derive(Clone, Debug)]
+pub struct Mistake {
+    kind: &'static str,
+    place: Place,
+    text: String,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
 }
 
 struct Reader<'a> {
     name: &'a str,
     folder: &'a Path,
     is_site: bool,
-    problems: Vec<Problem>,
+    problems: Vec<Mistake>,
 }
 
 impl Reader<'_> {
     /// An empty `help` is none.
-    fn error(&mut self, place: Place, message: impl Into<String>, help: impl Into<String>) {
-        self.problems.push(Problem {
-            file: self.name.to_owned(),
-            place,
-            message: message.into(),
-            help: help.into(),
-            is_key: false,
-        });
+    fn error(
+        &mut self,
+        kind: &'static str,
+        place: Place,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        let help = help.into();
+        let help = Some(help.as_str()).filter(|help| !help.is_empty());
+        let text = in_one_line(self.name, (place.line, place.column), &message.into(), help);
+        self.problems.push(Mistake { kind, place, text });
     }
 
     fn origin(&self, place: Place) -> Origin {
@@ -158,12 +156,10 @@ impl Reader<'_> {
     }
 
     fn secret(&mut self, place: Place) {
-        if !self.problems.iter().any(|other| other.is_key && other.place.line == place.line) {
+        let kind = "literal-key";
+        if !self.problems.iter().any(|other| other.kind == kind && other.place.line == place.line) {
             let message = "a W&B API key is written out here, where others can read it";
-            self.error(place, message, secret::WAYS);
-            if let Some(problem) = self.problems.last_mut() {
-                problem.is_key = true;
-            }
+            self.error(kind, place, message, secret::WAYS);
         }
     }
 
@@ -192,7 +188,7 @@ impl Reader<'_> {
         let Kind::Mapping(entries) = &node.kind else {
             if !node.is_null() {
                 let help = "write `profiles: {big: {jobs: 100}}`";
-                self.error(node.place, "`profiles` takes a mapping of names", help);
+                self.error("value", node.place, "`profiles` takes a mapping of names", help);
             }
             return;
         };
@@ -203,7 +199,7 @@ impl Reader<'_> {
                 _ if entry.value.is_null() => {}
                 _ => {
                     let message = format!("the profile {} is not a mapping", quoted(&entry.key));
-                    self.error(entry.value.place, message, "");
+                    self.error("value", entry.value.place, message, "");
                 }
             }
             profiles.insert(entry.key.clone(), layer);
@@ -224,7 +220,7 @@ impl Reader<'_> {
                     let help =
                         nearest(name, &option_names()).map(|near| format!("is it `{near}`?"));
                     let place = entry.value.place;
-                    self.error(place, message, help.unwrap_or_default());
+                    self.error("unknown-option", place, message, help.unwrap_or_default());
                 }
             }
         }
@@ -255,7 +251,7 @@ impl Reader<'_> {
                     ..given
                 })),
                 Err(error) => {
-                    self.error(entry.value.place, error.to_string(), "");
+                    self.error("option", entry.value.place, error.to_string(), "");
                 }
             }
         }
@@ -283,10 +279,10 @@ impl Reader<'_> {
                 KEYS.iter().map(|key| key.name).chain(more).chain(floors).collect();
             match nearest(name, &known) {
                 Some(near) => format!("is it `{near}`?"),
-                None => "most keys are named like the flags of `submit`".to_owned(),
+                None => "docs/reference/settings.md lists them".to_owned(),
             }
         };
-        self.error(entry.place, message, help);
+        self.error("unknown-key", entry.place, message, help);
     }
 
     fn setting(&mut self, key: &Key, entry: &Entry, layer: &mut Layer) {
@@ -300,7 +296,7 @@ impl Reader<'_> {
                 for entry in entries {
                     if !is_variable(&entry.key) {
                         let message = format!("{} is not a variable's name", quoted(&entry.key));
-                        self.error(entry.place, message, "");
+                        self.error("value", entry.place, message, "");
                     }
                     let value = match entry.value.is_null() {
                         true => Some(Value::Unset),
@@ -323,7 +319,7 @@ impl Reader<'_> {
                             Some(near) => format!("is it `{near}`?"),
                             None => format!("it has `{}`", names.join("`, `")),
                         };
-                        self.error(entry.place, message, help);
+                        self.error("unknown-key", entry.place, message, help);
                         continue;
                     };
                     let value = match entry.value.is_null() {
@@ -357,14 +353,14 @@ impl Reader<'_> {
                 let lines = lines.iter().map(|line| line.trim_end_matches('\n').to_owned());
                 return Some(Value::Lines(lines.collect()));
             }
-            self.error(node.place, "each item has to be a text", "");
+            self.error("value", node.place, "each item has to be a text", "");
             return None;
         }
         let read = match scalar(node) {
             Some(scalar) => {
                 // As written: `1:30` is a text here, and no number to the base 60.
-                let quoted_switch =
-                    takes == Takes::Switch && !matches!(scalar.value(), Some(Json::Bool(_)));
+                let quoted_switch = takes == Takes::Switch
+                    && !matches!(scalar.meaning, Meaning::Value(Json::Bool(_)));
                 if quoted_switch {
                     Err("true or false".to_owned())
                 } else {
@@ -391,7 +387,7 @@ impl Reader<'_> {
                     Kind::List(_) => "a list".to_owned(),
                     Kind::Mapping(_) => "a mapping".to_owned(),
                 };
-                self.error(node.place, format!("{written} is not {want}"), "");
+                self.error("value", node.place, format!("{written} is not {want}"), "");
                 None
             }
         }
@@ -409,7 +405,12 @@ impl Reader<'_> {
         let Kind::Mapping(entries) = &node.kind else {
             if !node.is_null() {
                 let help = "write `slurm: {partition: gpu}`";
-                self.error(node.place, "`slurm` takes a mapping of sbatch's options", help);
+                self.error(
+                    "value",
+                    node.place,
+                    "`slurm` takes a mapping of sbatch's options",
+                    help,
+                );
             }
             return;
         };
@@ -436,7 +437,7 @@ impl Reader<'_> {
                 };
                 (format!("sbatch has no option {}", quoted(name)), help)
             };
-            self.error(entry.place, message, help);
+            self.error("unknown-option", entry.place, message, help);
             return;
         };
         let value = match self.option_value(known, &entry.value) {
@@ -447,7 +448,7 @@ impl Reader<'_> {
             }
             Err(want) => {
                 let message = format!("`{name}` takes {want}");
-                self.error(entry.value.place, message, "");
+                self.error("option-value", entry.value.place, message, "");
                 return;
             }
         };
@@ -458,10 +459,10 @@ impl Reader<'_> {
                 Some(_) => format!("`{}` of ours stands beside `slurm:`", known.long),
                 None => String::new(),
             };
-            self.error(entry.place, error.to_string(), help);
+            self.error("refused-option", entry.place, error.to_string(), help);
         } else if !request::is_readable(&given) {
             let message = format!("`{}` cannot be read", given.word());
-            self.error(entry.value.place, message, "write it as sbatch has it");
+            self.error("option-value", entry.value.place, message, "write it as sbatch has it");
         } else {
             layer.options.push(given);
         }
@@ -477,16 +478,22 @@ impl Reader<'_> {
             return Ok(None);
         }
         let text = match &node.kind {
-            Kind::Scalar(scalar) => match (scalar.value(), known.takes) {
-                (Some(Json::Bool(false)), request::Takes::Nothing | request::Takes::Maybe) => {
+            Kind::Scalar(scalar) => match (&scalar.meaning, known.takes) {
+                (
+                    Meaning::Value(Json::Bool(false)),
+                    request::Takes::Nothing | request::Takes::Maybe,
+                ) => {
                     return Ok(None);
                 }
-                (Some(Json::Bool(true)), request::Takes::Nothing | request::Takes::Maybe) => {
+                (
+                    Meaning::Value(Json::Bool(true)),
+                    request::Takes::Nothing | request::Takes::Maybe,
+                ) => {
                     return Ok(Some(None));
                 }
                 (_, request::Takes::Nothing) => return Err("true or false"),
                 // sbatch's own words for it.
-                (Some(Json::Bool(_)), _) if !matches!(&*scalar.text, "yes" | "no") => {
+                (Meaning::Value(Json::Bool(_)), _) if !matches!(&*scalar.text, "yes" | "no") => {
                     return Err("a value, not true or false");
                 }
                 // As written: YAML would make 7200 of `2:00:00`.

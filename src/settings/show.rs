@@ -4,6 +4,7 @@ use super::keys::{KEYS, Takes};
 use super::layer::{Found, Value};
 use super::{Origin, Sources};
 use crate::launch::request::{self, Given, Source};
+use crate::sweep::push_yaml_text;
 
 /// The settings as YAML that reads back as the same; with `origins`, each line says where it comes from.
 #[must_use]
@@ -93,6 +94,7 @@ pub(super) fn text(value: &str) -> String {
     if is_plain && !switch.contains(&value.to_ascii_lowercase().as_str()) {
         return value.to_owned();
     }
-    // JSON is YAML.
-    serde_json::Value::from(value).to_string()
+    let mut quoted = String::new();
+    push_yaml_text(value, &mut quoted);
+    quoted
 }

@@ -14,7 +14,7 @@ mod model;
 mod parameter_file;
 pub(crate) mod problem;
 mod python;
-mod scalar;
+pub(crate) mod scalar;
 mod special;
 #[cfg(test)]
 mod tests;
@@ -26,6 +26,7 @@ pub use code::Code;
 pub use command::argv;
 pub use model::{Bands, EarlyTerminate, Goal, Law, Method, Metric, Parameter, SweepSpec};
 pub use parameter_file::parameter_file;
+pub(crate) use parameter_file::push_yaml_text;
 pub(crate) use problem::one_line;
 pub use problem::{Problem, Severity};
 pub use python::python_text;

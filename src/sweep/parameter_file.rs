@@ -43,7 +43,8 @@ fn is_plain(text: &str) -> bool {
         && matches!(scalar::resolve(text), Ok(Meaning::Value(Value::String(_))))
 }
 
-fn push_yaml_text(text: &str, out: &mut String) {
+/// Writes a text in quotes as every reader of YAML reads it back.
+pub(crate) fn push_yaml_text(text: &str, out: &mut String) {
     push_quoted(text, out, |c, out| match c {
         // What YAML does not count as printable, or takes for the end of a line.
         '\0'..='\x1f'

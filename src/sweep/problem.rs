@@ -75,12 +75,19 @@ impl Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, line, column, message, help, .. } = self;
-        write!(f, "{file}:{line}:{column}: {}", one_line(message))?;
-        match help {
-            Some(help) => write!(f, " ({})", one_line(help)),
-            None => Ok(()),
-        }
+        f.write_str(&in_one_line(file, (*line, *column), message, help.as_deref()))
     }
+}
+
+/// `FILE:LINE:COLUMN: message (help)`, whatever the file holds.
+pub(crate) fn in_one_line(
+    file: &str,
+    (line, column): (usize, usize),
+    message: &str,
+    help: Option<&str>,
+) -> String {
+    let help = help.map(|help| format!(" ({})", one_line(help))).unwrap_or_default();
+    format!("{file}:{line}:{column}: {}{help}", one_line(message))
 }
 
 /// Messages quote the file; a control character in it must not reach the terminal.

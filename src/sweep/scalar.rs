@@ -10,7 +10,7 @@ use super::special;
 
 /// What a scalar is.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Meaning {
+pub(crate) enum Meaning {
     /// The same value here and for W&B's client.
     Value(Value),
     /// A number here, and text for W&B's client.

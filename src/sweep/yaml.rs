@@ -50,7 +50,7 @@ pub(crate) struct Scalar {
     pub(crate) text: String,
     /// Neither quoted nor a block nor tagged.
     pub(crate) plain: bool,
-    pub(super) meaning: Meaning,
+    pub(crate) meaning: Meaning,
 }
 
 /// One key with its value; the keys of a mapping differ.
