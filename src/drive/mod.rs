@@ -116,7 +116,7 @@ impl Driver {
             Some((slurm, limits)) => (Cluster::Slurm(slurm), limits.accounting),
             None => (Cluster::Local(Local::new(parallel, &sweep.dir)), false),
         };
-        let journal = journal::Journal::new(&sweep.dir);
+        let journal = journal::Journal::new(&sweep.dir, &sweep.file.nonce);
         let sightings = journal.last_sightings();
         Self {
             sweep,
@@ -172,7 +172,7 @@ impl Driver {
             tick.acted |= !said.is_empty();
             tick.said.extend(said);
         }
-        self.journal.write(&tick.said, &self.sightings);
+        self.journal.write(&tick.said, &self.sightings, self.sweep.take_fresh());
         Ok(tick)
     }
 

@@ -175,6 +175,8 @@ fn write_synced(path: &Path, content: &[u8]) -> io::Result<()> {
 /// Reads a file made by [`create_once`]; None if it is not seen.
 pub fn read_once(path: &Path) -> io::Result<Option<Vec<u8>>> {
     use rustix::fs::OFlags;
+    #[cfg(test)]
+    READS.set(READS.get() + 1);
     let not_followed =
         OpenOptions::new().read(true).custom_flags(OFlags::NOFOLLOW.bits() as i32).open(path);
     let mut file = match not_followed {
@@ -212,6 +214,12 @@ pub fn probe(folder: &Path) -> io::Result<()> {
         (Created::Unknown(error), _) | (_, Created::Unknown(error)) => Err(error),
         _ => Err(io::Error::other("a file could be created twice")),
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How many files this thread has looked for.
+    pub static READS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
 }
 
 #[cfg(test)]
