@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, BufRead, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -216,12 +216,20 @@ fn files(dir: &Path) -> Vec<PathBuf> {
 
 /// Shows the lines that are whole, those about entries only if they are asked for.
 fn for_each_line(dir: &Path, sweep: &str, entries: bool, mut show: impl FnMut(Line)) {
-    for path in files(dir) {
-        let text = fs::read(path).unwrap_or_default();
-        for line in text.split(|byte| *byte == b'\n') {
-            let is_entry = line.get(START + 1..).is_some_and(|rest| !rest.starts_with(b"\"at\""));
+    let mut line = Vec::new();
+    for file in files(dir).iter().filter_map(|path| fs::File::open(path).ok()) {
+        let mut file = io::BufReader::new(file);
+        // Line by line: all of a big sweep would not be small.
+        loop {
+            line.clear();
+            if !file.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
+                break;
+            }
+            let line_end = line.strip_suffix(b"\n").unwrap_or(&line);
+            let is_entry =
+                line_end.get(START + 1..).is_some_and(|rest| !rest.starts_with(b"\"at\""));
             if entries || !is_entry {
-                read_line(sweep, line).into_iter().for_each(&mut show);
+                read_line(sweep, line_end).into_iter().for_each(&mut show);
             }
         }
     }
@@ -290,7 +298,7 @@ mod tests {
     use crate::drive::state::{OpenSweep, RunsOn, SweepFile};
     use crate::log::slot::{Claimant, Entry, Outcome, Record, Slot};
     use crate::log::sweep::{self, Pair, Sweep};
-    use crate::log::{Fence, Fold, Log, READS, View};
+    use crate::log::{Fence, Fold, Log, READS, SYNCED, View};
     use crate::plan::{Policy, Spans};
 
     fn sweep(folder: &tempfile::TempDir, budget: u32) -> OpenSweep {
@@ -530,6 +538,16 @@ mod tests {
         READS.set(0);
         OpenSweep::open(dir).unwrap();
         READS.get()
+    }
+
+    #[test]
+    fn a_new_sweep_is_durable_before_anything_is_decided_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        SYNCED.take();
+        let dir = sweep(&folder, 1).dir;
+        let sweeps = folder.path().join("sweeps");
+        // The folder `sweeps` is new too; the sweep's own folder comes before its name.
+        assert_eq!(SYNCED.take(), [folder.path().to_owned(), dir, sweeps]);
     }
 
     #[test]

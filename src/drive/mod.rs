@@ -138,7 +138,8 @@ impl Driver {
         let beat = match local {
             _ if are_short(gone) => Duration::from_secs(1),
             true => Duration::from_secs(5),
-            false => Duration::from_secs(20),
+            // Three of them are more than an NFS client may go on showing an old folder.
+            false => Duration::from_secs(30),
         };
         Lock::new(&self.sweep.dir, beat, local)
     }

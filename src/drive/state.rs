@@ -188,7 +188,7 @@ impl OpenSweep {
         Ok(sweep)
     }
 
-    /// The same for who writes a journal: what is read and was in none is kept for [`OpenSweep::take_fresh`].
+    /// The same for who writes a journal: what is read and was in none is kept for it.
     pub fn open_to_watch(dir: &Path) -> Result<Self, StateError> {
         let mut sweep = Self::unread(dir)?;
         sweep.log = View::keeping();

@@ -12,9 +12,9 @@ pub mod sweep;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-#[cfg(test)]
-pub(crate) use create::READS;
 pub use create::{Created, create_folder, create_once, probe, read_once, sync_folder};
+#[cfg(test)]
+pub(crate) use create::{READS, SYNCED};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
