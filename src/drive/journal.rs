@@ -607,7 +607,7 @@ mod tests {
         });
         assert_eq!(said.len(), 3 * FILES);
         // One watcher that has much to say.
-        for tick in 0..400 {
+        for tick in 0..600 {
             let beat = ("claim".repeat(1000), tick);
             let sightings = Sightings {
                 beats: [("c".to_owned(), beat)].into_iter().collect(),
@@ -618,7 +618,7 @@ mod tests {
                 files(&dir_of(&dir)).iter().map(|path| path.metadata().unwrap().len()).sum();
             assert!(size < 2 * SLACK_BYTES as u64, "{size}");
         }
-        assert_eq!(journal.last_sightings().beats["c"].1, 399);
+        assert_eq!(journal.last_sightings().beats["c"].1, 599);
         assert_eq!(reads(&dir), 1);
     }
 
