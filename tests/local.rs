@@ -593,15 +593,29 @@ fn watch(scratch: &Scratch) -> Child {
     start(watch)
 }
 
+/// Kills it if that takes too long; until what this answers is dropped.
+fn patience_with(child: &Child) -> std::sync::mpsc::Sender<()> {
+    use std::sync::mpsc::{RecvTimeoutError, channel};
+    let pid = Pid::from_child(child);
+    let (patience, dropped) = channel();
+    std::thread::spawn(move || {
+        if dropped.recv_timeout(LONG) == Err(RecvTimeoutError::Timeout) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    });
+    patience
+}
+
 /// Reads what it writes to stderr until that is there; answers all of it.
 fn wait_for_words(child: &mut Child, words: &str) -> String {
+    let _patience = patience_with(child);
     let mut seen = String::new();
     let stderr = child.stderr.as_mut().expect("piped");
-    while !seen.contains(words) {
-        let mut byte = [0];
-        assert_eq!(stderr.read(&mut byte).expect("readable"), 1, "{seen}");
+    let mut byte = [0];
+    while !seen.contains(words) && stderr.read(&mut byte).expect("readable") == 1 {
         seen.push(char::from(byte[0]));
     }
+    assert!(seen.contains(words), "no `{words}` in:\n{seen}");
     seen
 }
 
@@ -666,6 +680,7 @@ fn on_a_terminal(scratch: &Scratch, args: &str, words: &str) -> String {
         .stdout(Stdio::piped())
         .spawn()
         .expect("script of util-linux is on every system");
+    let _patience = patience_with(&child);
     let mut shown = Vec::new();
     let mut byte = [0];
     let stdout = child.stdout.as_mut().expect("piped");
