@@ -65,7 +65,7 @@ impl Journal {
     }
 
     /// What the newest watcher on this machine had seen; another machine's clock says nothing here.
-    pub(super) fn last_sightings(&self) -> Sightings {
+    pub(super) fn last_sightings(&mut self) -> Sightings {
         let (host, now) = (log::host(), log::now());
         let mut newest: Option<Note> = None;
         for_each_line(&self.dir, &self.sweep, false, |line| {
@@ -75,7 +75,9 @@ impl Journal {
                 newest = Some(note);
             }
         });
-        newest.and_then(|note| note.sightings).unwrap_or_default()
+        // What is not so any more must be written over it, or the next watcher takes it for true.
+        self.last = newest.and_then(|note| note.sightings).unwrap_or_default();
+        self.last.clone()
     }
 
     /// Writes what there is to write; a journal that cannot be written is no reason to stop.
@@ -620,6 +622,19 @@ mod tests {
         }
         assert_eq!(journal.last_sightings().beats["c"].1, 599);
         assert_eq!(reads(&dir), 1);
+    }
+
+    #[test]
+    fn what_a_watcher_sees_again_is_no_longer_missing_for_the_next_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = sweep(&folder, 1).dir;
+        let gone = [("0.0".to_owned(), 7)].into();
+        let missing = Sightings { gone, ..Sightings::default() };
+        Journal::new(&dir, "s").write(&[], &missing, Vec::new());
+        let mut second = Journal::new(&dir, "s");
+        assert_eq!(second.last_sightings(), missing);
+        second.write(&[], &Sightings::default(), Vec::new());
+        assert_eq!(Journal::new(&dir, "s").last_sightings(), Sightings::default());
     }
 
     #[test]
