@@ -31,6 +31,7 @@ fn main() {
     let Some(testbed) = Testbed::start(&settings) else { return };
     submit(&testbed);
     status(&testbed);
+    recall(&testbed);
     task(&testbed);
 }
 
@@ -278,7 +279,7 @@ fn status(testbed: &Testbed) {
     time(&mut detach(testbed, &scratch));
     let (mut ours, mut bare) = (Vec::new(), Vec::new());
     for _ in 0..9 {
-        ours.push(time(scratch.sweepctl().arg("status")));
+        ours.push(time(scratch.sweepctl().envs(testbed.env()).arg("status")));
         bare.push(time(testbed.command("squeue").arg("-r")));
     }
     let (ours, bare) = (median(ours), median(bare));
@@ -287,6 +288,7 @@ fn status(testbed: &Testbed) {
     let output = Command::new("python3")
         .args(["-c", script, env!("CARGO_BIN_EXE_sweepctl"), "status"])
         .current_dir(scratch.path(""))
+        .envs(testbed.env())
         .output()
         .expect("python3");
     println!(
@@ -297,6 +299,39 @@ fn status(testbed: &Testbed) {
         String::from_utf8_lossy(&output.stdout).trim()
     );
     testbed.run("scancel", &["--user=root"]);
+}
+
+/// `status` of 10,000 finished runs, whose logs are written here as tasks would write them.
+fn recall(testbed: &Testbed) {
+    let scratch = project(10_000);
+    time(&mut detach(testbed, &scratch));
+    testbed.run("scancel", &["--user=root"]);
+    let dir = scratch.path(".sweepctl/sweeps/sweep");
+    for slot in 0..10_000 {
+        let folder = dir.join(format!("slots/{:03}", slot / 1000));
+        fs::create_dir_all(&folder).expect("a folder");
+        let stamp = format!("\"v\":1,\"nonce\":\"n{slot}\",\"at\":1796022692,\"by\":\"n1:4711\"");
+        let claim = format!(
+            "{{{stamp},\"kind\":\"claim\",\"attempt\":0,\"array\":0,\"job\":\"1\",\"task\":{slot},\
+             \"leg\":0,\"claim\":\"c{slot}\",\"run\":\"r{slot}\"}}"
+        );
+        let record = format!(
+            "{{{stamp},\"kind\":\"record\",\"counts\":true,\"outcome\":\"finished\",\"run\":\"r{slot}\",\
+             \"exit\":0,\"seconds\":61.5,\"host\":\"n1\",\"summary\":{{\"loss\":0.5,\"accuracy\":0.75}}}}"
+        );
+        fs::write(folder.join(format!("{slot}.0")), claim).expect("a file");
+        fs::write(folder.join(format!("{slot}.1")), record).expect("a file");
+    }
+    let status = || {
+        let call = |_| time(scratch.sweepctl().envs(testbed.env()).arg("status"));
+        ms(median((0..5).map(call).collect()))
+    };
+    let anew = status();
+    time(scratch.sweepctl().envs(testbed.env()).arg("tick"));
+    println!(
+        "status of 10,000 runs: {anew:.0} ms from the logs, {:.0} ms with a journal",
+        status()
+    );
 }
 
 /// Each task's script is run by hand, in turn with a bare script of the same program.

@@ -1187,7 +1187,7 @@ fn status_names_jobs_that_slurm_could_not_launch() {
     bench.run("submit sweep.yaml --detach").assert(0);
     let reason = || bench.queue(&["--format=%r"]);
     wait_until("the job is held", LIMIT, || reason().contains("requeued"));
-    fs::remove_file(bench.project.path(".sweepctl/look.json")).unwrap();
+    let _ = fs::remove_file(bench.project.path(".sweepctl/look.json"));
     let text = bench.run("status").assert(0).stdout;
     assert!(text.contains("1 pending (launch failed requeued held, will not"), "{text}");
 }
@@ -1247,4 +1247,17 @@ fn nothing_is_written_to_a_home_and_none_is_needed() {
     for home in [&empty, &read_only.0] {
         assert_eq!(fs::read_dir(home).unwrap().count(), 0, "{}", home.display());
     }
+}
+
+#[test]
+fn a_job_of_the_same_user_that_cannot_be_read_stops_no_sweep() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    bench.grid(4, ":");
+    let stranger = ["--parsable", "--hold", "--job-name=odd\u{1e}name", "--wrap=true"];
+    let job = bench.slurm.run("sbatch", &stranger);
+    assert!(bench.queue(&["--format=%j"]).contains('\u{1e}'), "SLURM keeps it");
+    let ran = bench.run("submit sweep.yaml").assert(0);
+    assert!(!ran.stderr.contains("cannot read"), "{}", ran.stderr);
+    bench.slurm.run("scancel", &[job.trim()]);
+    bench.assert_exact(4);
 }

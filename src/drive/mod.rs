@@ -135,7 +135,7 @@ impl Driver {
             Some((slurm, limits)) => (Cluster::Slurm(slurm), limits.accounting),
             None => (Cluster::Local(Local::new(parallel, &sweep.dir)), false),
         };
-        let journal = journal::Journal::new(&sweep.dir);
+        let mut journal = journal::Journal::new(&sweep.dir, &sweep.file.nonce);
         let sightings = journal.last_sightings();
         Self {
             sweep,
@@ -162,7 +162,8 @@ impl Driver {
         let beat = match local {
             _ if are_short(gone) => Duration::from_secs(1),
             true => Duration::from_secs(5),
-            false => Duration::from_secs(20),
+            // Three of them are more than an NFS client may go on showing an old folder.
+            false => Duration::from_secs(30),
         };
         Lock::new(&self.sweep.dir, beat, local)
     }
@@ -223,7 +224,7 @@ impl Driver {
             tick.closing_in |= appended && self.room.is_felt() && log::now() >= self.not_before;
             tick.said.extend(said);
         }
-        self.journal.write(&tick.said, &self.sightings);
+        self.journal.write(&tick.said, &self.sightings, self.sweep.take_fresh());
         Ok(tick)
     }
 
