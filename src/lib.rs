@@ -15,4 +15,6 @@ mod say;
 pub mod scheduler;
 pub mod search;
 pub mod sweep;
+#[cfg(feature = "abort-hook")]
+pub mod trace;
 pub mod view;

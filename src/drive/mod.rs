@@ -127,12 +127,20 @@ impl Driver {
 
     /// Looks, plans and acts once.
     pub async fn tick(&mut self) -> Result<Tick, DriveError> {
+        #[cfg(feature = "abort-hook")]
+        crate::trace::looks(&self.sweep.dir);
         let snapshot = self.look().await;
         self.sweep.refresh()?;
         let ledger = self.sweep.ledger();
         let mut policy = self.sweep.file.policy.clone();
         policy.max_array_size = policy.max_array_size.min(self.fits.unwrap_or(u32::MAX));
-        let plan = plan::plan(&policy, &ledger, &snapshot, &self.sightings, log::now());
+        let now = log::now();
+        let plan = plan::plan(&policy, &ledger, &snapshot, &self.sightings, now);
+        #[cfg(feature = "abort-hook")]
+        {
+            let before = (&self.sightings, now);
+            crate::trace::plans(&mut self.sweep, &ledger, &snapshot, self.fits, before, &plan);
+        }
         self.ask_history = needs_history(&ledger, &snapshot);
         let mut tick = Tick { said: plan.reasons, acted: false, rows: self.own_rows(&snapshot) };
         self.sightings = plan.sightings;
@@ -342,6 +350,8 @@ impl Driver {
         submitted: Submitted,
     ) -> Result<Vec<String>, DriveError> {
         let later = |seconds: u64| log::now() + seconds;
+        #[cfg(feature = "abort-hook")]
+        crate::trace::answer(&self.sweep.dir, number, &submitted);
         match submitted {
             Submitted::Accepted(job) => {
                 let fence = self.fence(number, Fence::Job(job.to_string()))?;

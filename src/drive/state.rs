@@ -245,6 +245,8 @@ impl OpenSweep {
         }
         write_whole(&dir.join("sweep.json"), &serde_json::to_vec_pretty(&file).unwrap_or_default())
             .map_err(io(&dir))?;
+        #[cfg(feature = "abort-hook")]
+        crate::trace::begin(&dir);
         Self::open(&dir)
     }
 
