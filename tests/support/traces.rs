@@ -40,7 +40,9 @@ pub(crate) fn of_sweep(sweep_dir: &Path, test: &str, slurm: &str) -> Option<Stri
         lines.push(Value::from(line).to_string());
     }
     assert_eq!(entries, files(sweep_dir), "every entry of {} is announced", sweep_dir.display());
-    Some(lines.join("\n") + "\n")
+    // Nor the folder of the test.
+    let folder = sweep["folder"].as_str().expect("the project's folder");
+    Some(lines.join("\n").replace(folder, "/project") + "\n")
 }
 
 /// Processes by number: a trace names no machine.
