@@ -33,7 +33,7 @@ impl Journal {
     }
 
     /// What the newest watcher on this machine had seen; another machine's clock says nothing here.
-    pub(super) fn last_sightings(&self) -> Sightings {
+    pub(super) fn last_sightings(&mut self) -> Sightings {
         let mut files: Vec<PathBuf> = fs::read_dir(&self.dir)
             .into_iter()
             .flatten()
@@ -47,7 +47,9 @@ impl Journal {
                 text.lines().rev().find_map(|line| serde_json::from_str::<Line>(line).ok())?;
             (line.host == log::host() && line.at <= log::now()).then_some(line.sightings)
         });
-        last.unwrap_or_default()
+        // What is not so any more must be written over it, or the next watcher takes it for true.
+        self.last = last.unwrap_or_default();
+        self.last.clone()
     }
 
     /// Writes a line if there is anything new to write; a journal that cannot be written is no reason to stop.
@@ -66,5 +68,26 @@ impl Journal {
         text.push('\n');
         let file = fs::OpenOptions::new().create(true).append(true).open(&self.path);
         let _ = file.and_then(|mut file| file.write_all(text.as_bytes()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_watcher_sees_again_is_no_longer_missing_for_the_next_one() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("journal")).unwrap();
+        let gone = [("0.0".to_owned(), 7)].into();
+        let missing = Sightings { gone, ..Sightings::default() };
+        let mut first = Journal::new(folder.path());
+        first.write(&[], &missing);
+        let mut second = Journal::new(folder.path());
+        // Journals of one second are in no order: this one is the later.
+        second.path = folder.path().join("journal/99999999999-later.jsonl");
+        assert_eq!(second.last_sightings(), missing);
+        second.write(&[], &Sightings::default());
+        assert_eq!(Journal::new(folder.path()).last_sightings(), Sightings::default());
     }
 }

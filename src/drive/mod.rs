@@ -111,7 +111,7 @@ impl Driver {
             Some((slurm, limits)) => (Cluster::Slurm(slurm), limits.accounting),
             None => (Cluster::Local(Local::new(parallel, &sweep.dir)), false),
         };
-        let journal = journal::Journal::new(&sweep.dir);
+        let mut journal = journal::Journal::new(&sweep.dir);
         let sightings = journal.last_sightings();
         Self {
             sweep,

@@ -146,6 +146,16 @@ fn slot_gist(entry: &slot::Entry) -> String {
 }
 
 impl Seen {
+    /// How many tasks have ended, and how many have started.
+    fn progress(&self) -> (usize, usize) {
+        let count = |wanted: &dyn Fn(State) -> bool| {
+            let rows = self.queue.iter().flatten();
+            let rows = rows.filter(|row| wanted(State::parse(&row.state)));
+            rows.map(|row| tasks_of(&row.tasks).len()).sum()
+        };
+        (count(&|state| !state.is_alive()), count(&|state| !state.is_pending()))
+    }
+
     fn snapshot(&self) -> Snapshot {
         let queue = self.queue.as_ref().map(|rows| rows.iter().map(QueueRow::row).collect());
         let history = self.history.as_ref().map(|rows| rows.iter().map(AccountRow::row).collect());
@@ -292,7 +302,10 @@ impl Replay {
     /// Lets slurmctld answer where what it shows can be so by now.
     fn try_looks(&mut self) {
         let mut looks = std::mem::take(&mut self.looks);
-        for seen in looks.values_mut() {
+        // Of two that can be, that one came first which shows fewer ends, or fewer starts.
+        let mut waiting: Vec<&mut Option<Seen>> = looks.values_mut().collect();
+        waiting.sort_by_key(|seen| seen.as_ref().map(Seen::progress));
+        for seen in waiting {
             *seen = seen.take().filter(|seen| self.show(seen).is_err());
         }
         self.looks = looks;
