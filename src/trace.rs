@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::drive::state::OpenSweep;
 use crate::log;
-use crate::plan::{Ledger, Plan, Sightings, Snapshot};
+use crate::plan::{Ledger, Plan, Policy, Sightings, Snapshot};
 use crate::scheduler::{Submitted, task_ranges};
 
 const FILE: &str = "trace";
@@ -46,9 +46,9 @@ pub fn looks(sweep_dir: &Path) {
 /// What a watcher has seen and read: all that its plan was made from.
 pub fn plans(
     sweep: &mut OpenSweep,
+    policy: &Policy,
     ledger: &Ledger,
     snapshot: &Snapshot,
-    fits: Option<u32>,
     (before, now): (&Sightings, u64),
     plan: &Plan,
 ) {
@@ -85,7 +85,8 @@ pub fn plans(
     });
     let read = json!({ "log": sweep.log.next, "slots": slots, "fences": ledger.fences.keys().collect::<Vec<_>>() });
     let seen = json!({ "now": now, "queue": queue, "history": history, "accounting": snapshot.accounting,
-        "uid": snapshot.uid, "read": read, "beats": beats, "fits": fits, "before": before,
+        "uid": snapshot.uid, "read": read, "beats": beats, "before": before, "after": plan.sightings,
+        "policy": (*policy != sweep.file.policy).then_some(policy),
         "acts": plan.actions.len() });
     line(&dir, json!({ "plans": seen }));
 }

@@ -139,7 +139,7 @@ impl Driver {
         #[cfg(feature = "abort-hook")]
         {
             let before = (&self.sightings, now);
-            crate::trace::plans(&mut self.sweep, &ledger, &snapshot, self.fits, before, &plan);
+            crate::trace::plans(&mut self.sweep, &policy, &ledger, &snapshot, before, &plan);
         }
         self.ask_history = needs_history(&ledger, &snapshot);
         let mut tick = Tick { said: plan.reasons, acted: false, rows: self.own_rows(&snapshot) };

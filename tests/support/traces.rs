@@ -1,6 +1,6 @@
 //! Turns what a sweep wrote down with `SWEEPCTL_TRACES` into a trace that `src/plan/sim/replay.rs` follows.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::Path;
 
@@ -20,7 +20,7 @@ pub(crate) fn of_sweep(sweep_dir: &Path, test: &str, slurm: &str) -> Option<Stri
     let kept = looks_that_matter(&raw);
     let mut names = Names::default();
     let mut lines = vec![header.to_string()];
-    let (mut entries, mut planned) = (0, BTreeSet::new());
+    let (mut entries, mut planned) = (0, BTreeMap::new());
     for (line, kept) in raw.into_iter().zip(kept) {
         let line = match line.get("writes").and_then(Value::as_str) {
             Some(path) => entry(sweep_dir, path, &line),
@@ -30,8 +30,9 @@ pub(crate) fn of_sweep(sweep_dir: &Path, test: &str, slurm: &str) -> Option<Stri
         entries += usize::from(line.contains_key("entry"));
         let by = names.short(line["by"].as_str().expect("who").to_owned());
         if let Some(Value::Object(plan)) = line.get_mut("plans") {
-            // What it remembers of its own plans follows from them.
-            if !planned.insert(by.clone()) {
+            // What it remembers of its own plan follows from that.
+            let after = plan.remove("after").expect("what it remembers");
+            if planned.insert(by.clone(), after) == plan.get("before").cloned() {
                 plan.remove("before");
             }
             plan.retain(|_, value| !value.is_null());
@@ -90,7 +91,9 @@ fn looks_that_matter(raw: &[Map<String, Value>]) -> Vec<bool> {
             look.insert(by, number);
         } else if let Some(plan) = line.get("plans") {
             let mut seen = plan.clone();
-            seen["now"] = Value::Null;
+            for changes in ["now", "after"] {
+                seen[changes] = Value::Null;
+            }
             let news = plan["acts"] != 0 || last.get(by) != Some(&seen);
             kept[number] = news;
             if let Some(look) = look.remove(by) {

@@ -52,8 +52,9 @@ struct Seen {
     uid: u32,
     read: Read,
     beats: Vec<(u32, u32, u32, String)>,
-    fits: Option<u32>,
-    /// What it knew of earlier watchers' looks, in its first plan.
+    /// The sweep's, if that is not in force as it was submitted.
+    policy: Option<Policy>,
+    /// What it knew of earlier looks, if not from its own last plan.
     before: Option<Sightings>,
 }
 
@@ -811,10 +812,7 @@ impl Replay {
             self.show(seen)?;
         }
         let watcher = *self.watchers.entry(by.to_owned()).or_insert_with(|| {
-            let sightings = seen.before.clone().unwrap_or_default();
-            let mut new = Watcher::default();
-            new.sightings = sightings;
-            self.sim.watchers.push(new);
+            self.sim.watchers.push(Watcher::default());
             self.sim.watchers.len() - 1
         });
         self.go_to_rest(watcher)?;
@@ -835,9 +833,9 @@ impl Replay {
             ledger.beats.insert((*array, *task, *leg), beat.clone());
         }
         let mut me = std::mem::take(&mut self.sim.watchers[watcher]);
-        let now = std::mem::replace(&mut self.sim.now, seen.now);
-        me.follow(&self.sim, &ledger, &seen.snapshot(), (read.log, &read.slots), seen.fits);
-        self.sim.now = now;
+        me.sightings = seen.before.clone().unwrap_or(me.sightings);
+        let policy = seen.policy.clone().unwrap_or(self.sim.policy.clone());
+        me.follow(&policy, &ledger, &seen.snapshot(), (read.log, &read.slots), seen.now);
         self.sim.watchers[watcher] = me;
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::{Sim, UID};
 use crate::log::sweep::{self, Pair};
 use crate::log::{Fence, slot};
-use crate::plan::{Action, Ledger, Sightings, Snapshot, plan};
+use crate::plan::{Action, Ledger, Policy, Sightings, Snapshot, plan};
 use crate::scheduler::HistoryRow;
 
 /// What becomes of a call of sbatch.
@@ -64,23 +64,33 @@ impl Watcher {
 
     /// Takes a plan that was made from these facts: all that there is.
     pub(super) fn take_plan(&mut self, sim: &Sim, ledger: &Ledger, snapshot: &Snapshot) {
-        self.slots = sim.slots.iter().map(|book| book.entries.len()).collect();
-        self.sweep = sim.sweep.entries.len();
-        self.plan(sim, ledger, snapshot);
+        let mut policy = sim.policy.clone();
+        policy.max_array_size = policy.max_array_size.min(self.fits.unwrap_or(u32::MAX));
+        let slots: Vec<usize> = sim.slots.iter().map(|book| book.entries.len()).collect();
+        self.follow(&policy, ledger, snapshot, (sim.sweep.entries.len(), &slots), sim.now);
     }
 
-    /// Takes a plan as a watcher of a trace did: from logs read this far.
+    /// Takes a plan that was made from logs read this far.
     pub(super) fn follow(
         &mut self,
-        sim: &Sim,
+        policy: &Policy,
         ledger: &Ledger,
         snapshot: &Snapshot,
         (sweep, slots): (usize, &[usize]),
-        fits: Option<u32>,
+        now: u64,
     ) {
         (self.sweep, self.slots) = (sweep, slots.to_vec());
-        (self.fits, self.not_before) = (fits, 0);
-        self.plan(sim, ledger, snapshot);
+        self.fences = ledger.fences.clone();
+        let plan = plan(policy, ledger, snapshot, &self.sightings, now);
+        let mut decided = BTreeSet::new();
+        for action in &plan.actions {
+            if let Action::Slot(slot, _) = action {
+                assert!(decided.insert(*slot), "two entries for slot {slot}: {:?}", plan.actions);
+            }
+        }
+        self.sightings = plan.sightings;
+        self.last = plan.actions.clone();
+        self.doing = Doing::Act(plan.actions.into());
     }
 
     /// What it is to do next.
@@ -121,22 +131,6 @@ impl Watcher {
             self.doing = Doing::Act(actions);
         }
         self.sightings.void_from.insert(array, now + 30);
-    }
-
-    fn plan(&mut self, sim: &Sim, ledger: &Ledger, snapshot: &Snapshot) {
-        self.fences = ledger.fences.clone();
-        let mut policy = sim.policy.clone();
-        policy.max_array_size = policy.max_array_size.min(self.fits.unwrap_or(u32::MAX));
-        let plan = plan(&policy, ledger, snapshot, &self.sightings, sim.now);
-        let mut decided = BTreeSet::new();
-        for action in &plan.actions {
-            if let Action::Slot(slot, _) = action {
-                assert!(decided.insert(*slot), "two entries for slot {slot}: {:?}", plan.actions);
-            }
-        }
-        self.sightings = plan.sightings;
-        self.last = plan.actions.clone();
-        self.doing = Doing::Act(plan.actions.into());
     }
 }
 
@@ -189,7 +183,8 @@ impl Sim {
             Sbatch::Refused => {
                 let tasks = self.sweep.state.array(number).map_or(1, |array| array.tasks.len());
                 me.fits = Some((tasks as u32 / 2).max(1));
-                me.not_before = if tasks == 1 { self.now + 60 } else { 0 };
+                let wait = self.now + self.policy.spans.gone;
+                me.not_before = if tasks == 1 { wait } else { 0 };
                 return Doing::Answer(actions, number, Fence::Void("refused".to_owned()));
             }
             Sbatch::NotSent => {
