@@ -827,3 +827,16 @@ fn plain_lines_say_how_long_it_will_take_but_not_again_and_again() {
     let told = err.lines().filter(|line| line.contains("; about ") && line.ends_with(" s left"));
     assert!(told.count() > 0, "{err}");
 }
+
+// As users have it: `scripts/test` runs this without the feature too.
+#[cfg(not(feature = "abort-hook"))]
+#[test]
+fn a_build_without_the_hooks_of_tests_knows_nothing_of_their_variables() {
+    let scratch = project("env | grep ABORT >>hooks; :");
+    let mut submit = submit(&scratch, &[]);
+    let hooks = [("SWEEPCTL_ABORT_AT", "1"), ("SWEEPCTL_ABORT_TASK", "0 1 every")];
+    submit.envs(hooks).env("SWEEPCTL_TRACES", scratch.path("")).env("SWEEPCTL_SPANS", "0");
+    expect_code(&submit.output().expect("it runs"), 0);
+    assert_eq!(scratch.read("hooks"), "");
+    assert!(!scratch.path(".sweepctl/sweeps/sweep/trace").exists());
+}

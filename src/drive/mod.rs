@@ -190,6 +190,8 @@ impl Driver {
     }
 
     async fn look_plan_act(&mut self) -> Result<Tick, DriveError> {
+        #[cfg(feature = "abort-hook")]
+        crate::trace::looks(&self.sweep.dir);
         let snapshot = self.look().await;
         self.sweep.refresh()?;
         let ledger = self.sweep.ledger();
@@ -204,7 +206,13 @@ impl Driver {
             // The site may have lowered it since this sweep was submitted.
             policy.jobs = self.floors.tasks(policy.jobs);
         }
-        let plan = plan::plan(&policy, &ledger, &snapshot, &self.sightings, log::now());
+        let now = log::now();
+        let plan = plan::plan(&policy, &ledger, &snapshot, &self.sightings, now);
+        #[cfg(feature = "abort-hook")]
+        {
+            let before = (&self.sightings, now);
+            crate::trace::plans(&mut self.sweep, &policy, &ledger, &snapshot, before, &plan);
+        }
         self.ask_history = needs_history(&ledger, &snapshot);
         let mut tick = Tick { said: plan.reasons, rows, ..Tick::default() };
         self.sightings = plan.sightings;
@@ -417,6 +425,8 @@ impl Driver {
         submitted: Submitted,
     ) -> Result<Vec<String>, DriveError> {
         let later = |seconds: u64| log::now() + seconds;
+        #[cfg(feature = "abort-hook")]
+        crate::trace::answer(&self.sweep.dir, number, &submitted);
         match submitted {
             Submitted::Accepted(job) => {
                 let fence = self.fence(number, Fence::Job(job.to_string()))?;

@@ -363,6 +363,8 @@ impl OpenSweep {
         for folder in [&dir, &sweeps] {
             log::sync_folder(folder).map_err(io(folder))?;
         }
+        #[cfg(feature = "abort-hook")]
+        crate::trace::begin(&dir);
         Self::open_to_watch(&dir)
     }
 

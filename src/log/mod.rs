@@ -169,6 +169,8 @@ impl Log {
             let Some(entry) = judge(&view.state) else { return Ok(false) };
             let bytes = stamp(entry);
             let path = self.path(view.next);
+            #[cfg(feature = "abort-hook")]
+            crate::trace::writes(&path, &bytes);
             match create_once(&path, &bytes, patience) {
                 Created::Mine => {
                     self.take(view, &bytes)?;
@@ -251,7 +253,10 @@ pub fn set_fence(
         return Ok(there);
     }
     let path = fence_path(sweep_dir, array);
-    match create_once(&path, &stamp(fence.clone()), patience) {
+    let bytes = stamp(fence.clone());
+    #[cfg(feature = "abort-hook")]
+    crate::trace::writes(&path, &bytes);
+    match create_once(&path, &bytes, patience) {
         Created::Mine => Ok(fence),
         Created::Theirs(bytes) => {
             let stamped: Stamped<Fence> =
