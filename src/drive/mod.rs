@@ -135,7 +135,7 @@ impl Driver {
             Some((slurm, limits)) => (Cluster::Slurm(slurm), limits.accounting),
             None => (Cluster::Local(Local::new(parallel, &sweep.dir)), false),
         };
-        let journal = journal::Journal::new(&sweep.dir);
+        let mut journal = journal::Journal::new(&sweep.dir, &sweep.file.nonce);
         let sightings = journal.last_sightings();
         Self {
             sweep,
@@ -162,7 +162,8 @@ impl Driver {
         let beat = match local {
             _ if are_short(gone) => Duration::from_secs(1),
             true => Duration::from_secs(5),
-            false => Duration::from_secs(20),
+            // Three of them are more than an NFS client may go on showing an old folder.
+            false => Duration::from_secs(30),
         };
         Lock::new(&self.sweep.dir, beat, local)
     }
@@ -189,6 +190,8 @@ impl Driver {
     }
 
     async fn look_plan_act(&mut self) -> Result<Tick, DriveError> {
+        #[cfg(feature = "abort-hook")]
+        crate::trace::looks(&self.sweep.dir);
         let snapshot = self.look().await;
         self.sweep.refresh()?;
         let ledger = self.sweep.ledger();
@@ -203,7 +206,13 @@ impl Driver {
             // The site may have lowered it since this sweep was submitted.
             policy.jobs = self.floors.tasks(policy.jobs);
         }
-        let plan = plan::plan(&policy, &ledger, &snapshot, &self.sightings, log::now());
+        let now = log::now();
+        let plan = plan::plan(&policy, &ledger, &snapshot, &self.sightings, now);
+        #[cfg(feature = "abort-hook")]
+        {
+            let before = (&self.sightings, now);
+            crate::trace::plans(&mut self.sweep, &policy, &ledger, &snapshot, before, &plan);
+        }
         self.ask_history = needs_history(&ledger, &snapshot);
         let mut tick = Tick { said: plan.reasons, rows, ..Tick::default() };
         self.sightings = plan.sightings;
@@ -223,7 +232,7 @@ impl Driver {
             tick.closing_in |= appended && self.room.is_felt() && log::now() >= self.not_before;
             tick.said.extend(said);
         }
-        self.journal.write(&tick.said, &self.sightings);
+        self.journal.write(&tick.said, &self.sightings, self.sweep.take_fresh());
         Ok(tick)
     }
 
@@ -416,6 +425,8 @@ impl Driver {
         submitted: Submitted,
     ) -> Result<Vec<String>, DriveError> {
         let later = |seconds: u64| log::now() + seconds;
+        #[cfg(feature = "abort-hook")]
+        crate::trace::answer(&self.sweep.dir, number, &submitted);
         match submitted {
             Submitted::Accepted(job) => {
                 let fence = self.fence(number, Fence::Job(job.to_string()))?;
