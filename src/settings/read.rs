@@ -279,7 +279,7 @@ impl Reader<'_> {
                 KEYS.iter().map(|key| key.name).chain(more).chain(floors).collect();
             match nearest(name, &known) {
                 Some(near) => format!("is it `{near}`?"),
-                None => "docs/reference/settings.md lists them".to_owned(),
+                None => "most keys are named like the flags of `submit`".to_owned(),
             }
         };
         self.error("unknown-key", entry.place, message, help);
