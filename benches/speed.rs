@@ -1,6 +1,7 @@
-//! How much sweepctl costs beside the bare SLURM commands: ratios measured side by side in one run.
+//! How much sweepctl costs: its search and reader, and ratios to bare SLURM commands side by side.
 //!
-//! `cargo bench` as root, with SLURM installed. Nothing fails here: the figures are for people.
+//! `cargo bench` as root, with SLURM installed (or the first lines only). Nothing fails here: the
+//! figures are for people.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -10,9 +11,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use serde_json::{Map, Value, json};
 use support::{Scratch, Testbed, sweepctl};
 use sweepctl::log::slot::Slot;
 use sweepctl::plan::{Ledger, Policy, Sightings, Snapshot, Spans, plan};
+use sweepctl::search::{Grid, configuration};
+use sweepctl::sweep::{SweepSpec, read};
 
 fn main() {
     if std::env::args().any(|arg| arg == "--test") {
@@ -20,6 +24,8 @@ fn main() {
     }
     version();
     planner();
+    search();
+    reader();
     let settings = [("MAX_ARRAY_SIZE", "10001"), ("MAX_JOB_COUNT", "30000"), ("NODES", "2")];
     let Some(testbed) = Testbed::start(&settings) else { return };
     submit(&testbed);
@@ -72,6 +78,85 @@ fn planner() {
         })
         .collect();
     println!("plan at 100,000 slots: {:.1} ms (median of 20)", ms(median(times)));
+}
+
+/// A sweep of these parameters, as sweepctl stores them.
+fn sweep(method: &str, parameters: &Value) -> SweepSpec {
+    let json = json!({"method": method, "parameters": parameters});
+    serde_json::from_value(json).expect("a sweep")
+}
+
+fn search() {
+    let twenty: Map<String, Value> = (0..20)
+        .map(|index| {
+            let parameter = match index % 10 {
+                0 | 1 => json!({"real": {"log_uniform_values": {"min": 1e-5, "max": 0.1}}}),
+                2 => json!({"real": {"uniform": {"min": 0.0, "max": 1.0}}}),
+                3 => json!({"int_uniform": {"min": 1, "max": 1000}}),
+                4 | 5 => json!({"categorical": ["adam", "sgd", "rmsprop", "lamb"]}),
+                6 => json!({"weighted": {"values": [1, 2, 3], "probabilities": [0.2, 0.3, 0.5]}}),
+                7 => {
+                    json!({"quantized": {"law": {"log_normal": {"mu": 3.0, "sigma": 1.0}}, "q": 8}})
+                }
+                8 => json!({"real": {"normal": {"mu": 0.0, "sigma": 1.0}}}),
+                _ => json!({"real": {"beta": {"a": 2.0, "b": 5.0}}}),
+            };
+            (format!("parameter_{index}"), parameter)
+        })
+        .collect();
+    let random = sweep("random", &twenty.into());
+    println!(
+        "a random configuration of 20 parameters: {:.1} us",
+        each_us(1000, |slot| configuration(&random, 1, slot))
+    );
+    let axis = json!({"int_uniform": {"min": 1, "max": 10_000}});
+    let grid = sweep("grid", &json!({"a": axis, "b": axis, "c": axis}));
+    println!(
+        "a grid of 10^12 points: {:.2} us to open, with its size; {:.2} us for a point",
+        each_us(1000, |_| Grid::open(&grid).expect("a grid").size()),
+        each_us(1000, |slot| configuration(&grid, 1, 999_999_999_999 - slot))
+    );
+    let values: Vec<u32> = (0..10).collect();
+    let categorical: Map<String, Value> =
+        (0..20).map(|index| (format!("p{index}"), json!({"categorical": values}))).collect();
+    let grid = sweep("grid", &categorical.into());
+    println!(
+        "a grid of 20 parameters with 10 values each: {:.1} us for a point",
+        each_us(1000, |slot| configuration(&grid, 1, slot))
+    );
+}
+
+/// The median time of a call in microseconds; of batches, as a clock is not that fine.
+fn each_us<T>(calls: u64, mut call: impl FnMut(u64) -> T) -> f64 {
+    let mut batch = || {
+        let began = Instant::now();
+        for index in 0..calls {
+            std::hint::black_box(call(index));
+        }
+        began.elapsed()
+    };
+    ms(median((0..20).map(|_| batch()).collect())) * 1000.0 / calls as f64
+}
+
+fn reader() {
+    let mut text = String::from("program: train.py\nmethod: random\nparameters:\n");
+    for index in 0..3332 {
+        text += &format!("  parameter_{index}:\n    min: 1.0e-5\n    max: {index}.5\n");
+    }
+    text += "name: speed\n";
+    let times = (0..20)
+        .map(|_| {
+            let began = Instant::now();
+            let reading = read(text.as_bytes(), "sweep.yaml").expect("a good file");
+            assert_eq!(reading.spec.parameters.len(), 3332);
+            began.elapsed()
+        })
+        .collect();
+    println!(
+        "reading and checking {} lines: {:.1} ms (median of 20)",
+        text.lines().count(),
+        ms(median(times))
+    );
 }
 
 /// A project with a grid of so many points.

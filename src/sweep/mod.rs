@@ -8,6 +8,8 @@ mod check;
 mod client;
 mod code;
 mod command;
+#[cfg(test)]
+mod fuzz;
 mod model;
 mod parameter_file;
 mod problem;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::python::number_text;
+use super::python::{number_text, push_all, push_quoted};
 use super::scalar::{self, Meaning};
 use super::special;
 use crate::search::Config;
@@ -29,7 +29,7 @@ pub fn parameter_file(config: &Config) -> String {
 }
 
 fn push_text(text: &str, out: &mut String) {
-    if is_plain(text) { out.push_str(text) } else { push_quoted(text, out) }
+    if is_plain(text) { out.push_str(text) } else { push_yaml_text(text, out) }
 }
 
 /// Whether every reader takes `text`, written bare, for that text.
@@ -43,29 +43,20 @@ fn is_plain(text: &str) -> bool {
         && matches!(scalar::resolve(text), Ok(Meaning::Value(Value::String(_))))
 }
 
-fn push_quoted(text: &str, out: &mut String) {
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            // What YAML does not count as printable, or takes for the end of a line.
-            '\0'..='\x1f'
-            | '\x7f'..='\u{a0}'
-            | '\u{2028}'
-            | '\u{2029}'
-            | '\u{feff}'
-            | '\u{fffe}'
-            | '\u{ffff}' => {
-                let _ = write!(out, "\\u{:04x}", u32::from(c));
-            }
-            c => out.push(c),
+fn push_yaml_text(text: &str, out: &mut String) {
+    push_quoted(text, out, |c, out| match c {
+        // What YAML does not count as printable, or takes for the end of a line.
+        '\0'..='\x1f'
+        | '\x7f'..='\u{a0}'
+        | '\u{2028}'
+        | '\u{2029}'
+        | '\u{feff}'
+        | '\u{fffe}'
+        | '\u{ffff}' => {
+            let _ = write!(out, "\\u{:04x}", u32::from(c));
         }
-    }
-    out.push('"');
+        c => out.push(c),
+    });
 }
 
 fn push_flow(value: &Value, out: &mut String) {
@@ -89,25 +80,13 @@ fn push_flow(value: &Value, out: &mut String) {
                 _ => out.push_str(&text),
             }
         }
-        Value::String(text) => push_quoted(text, out),
-        Value::Array(items) => {
-            out.push('[');
-            for (index, item) in items.iter().enumerate() {
-                out.push_str(if index > 0 { ", " } else { "" });
-                push_flow(item, out);
-            }
-            out.push(']');
-        }
-        Value::Object(map) => {
-            out.push('{');
-            for (index, (key, item)) in map.iter().enumerate() {
-                out.push_str(if index > 0 { ", " } else { "" });
-                push_quoted(key, out);
-                out.push_str(": ");
-                push_flow(item, out);
-            }
-            out.push('}');
-        }
+        Value::String(text) => push_yaml_text(text, out),
+        Value::Array(items) => push_all(['[', ']'], items, out, push_flow),
+        Value::Object(map) => push_all(['{', '}'], map, out, |(key, item), out| {
+            push_yaml_text(key, out);
+            out.push_str(": ");
+            push_flow(item, out);
+        }),
     }
 }
 

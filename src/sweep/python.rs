@@ -29,24 +29,12 @@ fn repr(v: &Value, out: &mut String) {
         Value::Bool(false) => out.push_str("False"),
         Value::Number(number) => out.push_str(&number_text(number)),
         Value::String(text) => repr_text(text, out),
-        Value::Array(items) => {
-            out.push('[');
-            for (index, item) in items.iter().enumerate() {
-                out.push_str(if index > 0 { ", " } else { "" });
-                repr(item, out);
-            }
-            out.push(']');
-        }
-        Value::Object(map) => {
-            out.push('{');
-            for (index, (key, item)) in map.iter().enumerate() {
-                out.push_str(if index > 0 { ", " } else { "" });
-                repr_text(key, out);
-                out.push_str(": ");
-                repr(item, out);
-            }
-            out.push('}');
-        }
+        Value::Array(items) => push_all(['[', ']'], items, out, repr),
+        Value::Object(map) => push_all(['{', '}'], map, out, |(key, item), out| {
+            repr_text(key, out);
+            out.push_str(": ");
+            repr(item, out);
+        }),
     }
 }
 
@@ -132,14 +120,7 @@ fn dump(v: &Value, out: &mut String) {
         Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
         Value::Number(number) => out.push_str(&number_text(number)),
         Value::String(text) => dump_text(text, out),
-        Value::Array(items) => {
-            out.push('[');
-            for (index, item) in items.iter().enumerate() {
-                out.push_str(if index > 0 { ", " } else { "" });
-                dump(item, out);
-            }
-            out.push(']');
-        }
+        Value::Array(items) => push_all(['[', ']'], items, out, dump),
         Value::Object(map) => dump_entries(map.iter(), out),
     }
 }
@@ -149,17 +130,43 @@ pub(super) fn dump_entries<'a>(
     entries: impl Iterator<Item = (&'a String, &'a Value)>,
     out: &mut String,
 ) {
-    out.push('{');
-    for (index, (key, item)) in entries.enumerate() {
-        out.push_str(if index > 0 { ", " } else { "" });
+    push_all(['{', '}'], entries, out, |(key, item), out| {
         dump_text(key, out);
         out.push_str(": ");
         dump(item, out);
-    }
-    out.push('}');
+    });
 }
 
 fn dump_text(text: &str, out: &mut String) {
+    push_quoted(text, out, |c, out| match c {
+        '\u{8}' => out.push_str("\\b"),
+        '\u{c}' => out.push_str("\\f"),
+        ' '..='~' => out.push(c),
+        c => {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(out, "\\u{unit:04x}");
+            }
+        }
+    });
+}
+
+/// Items between brackets, with commas.
+pub(super) fn push_all<T>(
+    [open, close]: [char; 2],
+    items: impl IntoIterator<Item = T>,
+    out: &mut String,
+    push: impl Fn(T, &mut String),
+) {
+    out.push(open);
+    for (index, item) in items.into_iter().enumerate() {
+        out.push_str(if index > 0 { ", " } else { "" });
+        push(item, out);
+    }
+    out.push(close);
+}
+
+/// Text in double quotes; `push` is for what JSON and YAML do not escape alike.
+pub(super) fn push_quoted(text: &str, out: &mut String, push: impl Fn(char, &mut String)) {
     out.push('"');
     for c in text.chars() {
         match c {
@@ -168,14 +175,7 @@ fn dump_text(text: &str, out: &mut String) {
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            ' '..='~' => out.push(c),
-            c => {
-                for unit in c.encode_utf16(&mut [0; 2]) {
-                    let _ = write!(out, "\\u{unit:04x}");
-                }
-            }
+            c => push(c, out),
         }
     }
     out.push('"');
@@ -188,6 +188,7 @@ pub(super) mod tests {
     use proptest::strategy::ValueTree as _;
     use proptest::test_runner::TestRunner;
     use serde_json::json;
+    use std::env;
     use std::io::Write as _;
     use std::process::{Command, Stdio};
 
@@ -294,12 +295,20 @@ pub(super) mod tests {
             (-100_000_i32..100_000).prop_map(|n| f64::from(n) / 1000.0),
             (0_i32..25, 1_i32..100).prop_map(|(e, m)| f64::from(m) * 10_f64.powi(e)),
             (0_i32..12, 1_i32..100).prop_map(|(e, m)| f64::from(m) / 10_f64.powi(e)),
+            // All magnitudes, and the neighbours of round numbers.
+            (-324_i32..309, 1_i32..10, -1_i64..2).prop_map(|(e, m, next)| {
+                let round: f64 = format!("{m}e{e}").parse().unwrap();
+                let bits = round.to_bits().saturating_add_signed(next);
+                Some(f64::from_bits(bits)).filter(|f| f.is_finite()).unwrap_or(f64::MAX)
+            }),
         ];
         let leaf = prop_oneof![
             Just(Value::Null),
             any::<bool>().prop_map(Value::from),
             any::<i64>().prop_map(Value::from),
             any::<u64>().prop_map(Value::from),
+            (0_u32..64, -1_i64..2)
+                .prop_map(|(bits, more)| Value::from((1_i64 << bits.min(62)) + more)),
             float.prop_map(Value::from),
             any_text().prop_map(Value::from),
         ];
@@ -318,16 +327,24 @@ pub(super) mod tests {
         (0..count).map(|_| strategy.new_tree(&mut runner).unwrap().current()).collect()
     }
 
-    /// Runs a python3 program with JSON on its stdin; `None` without python3 or its module.
+    /// Runs a Python program with JSON on its stdin; `None` without Python or its module.
+    ///
+    /// The Python is `SWEEPCTL_TEST_PYTHON`, which scripts/test sets to one with PyYAML and wandb,
+    /// or python3.
     pub(in crate::sweep) fn python(program: &str, input: &Value) -> Option<Value> {
-        let child = Command::new("python3")
+        let python = env::var_os("SWEEPCTL_TEST_PYTHON").unwrap_or_else(|| "python3".into());
+        let skip = |why: &str| {
+            assert!(env::var_os("SWEEPCTL_REQUIRE_ALL").is_none(), "cannot run here: {why}");
+            println!("skipped: {why}");
+        };
+        let child = Command::new(&python)
             .args(["-c", program])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn();
         let Ok(mut child) = child else {
-            println!("skipped: no python3");
+            skip("no python3");
             return None;
         };
         // A missing module ends python3 before it reads: then the write fails, and that is fine.
@@ -335,7 +352,7 @@ pub(super) mod tests {
         let output = child.wait_with_output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         if stderr.contains("ModuleNotFoundError") {
-            println!("skipped: no python3 with the module: {stderr}");
+            skip(&format!("no python3 with the module: {stderr}"));
             return None;
         }
         assert!(output.status.success(), "{stderr}");
@@ -344,7 +361,7 @@ pub(super) mod tests {
 
     #[test]
     fn text_and_json_equal_those_of_a_real_python() {
-        let values = samples(&any_value(), 3000);
+        let values = samples(&any_value(), 5000);
         let program = "import json,sys\nv=json.load(sys.stdin)\nprint(json.dumps([[str(x),json.dumps(x)] for x in v]))";
         let Some(answer) = python(program, &Value::Array(values.clone())) else { return };
         let answer = answer.as_array().unwrap();
@@ -352,6 +369,28 @@ pub(super) mod tests {
         for (value, want) in values.iter().zip(answer) {
             assert_eq!(python_text(value), want[0].as_str().unwrap(), "{value:?}");
             assert_eq!(python_json(value), want[1].as_str().unwrap(), "{value:?}");
+        }
+    }
+
+    #[test]
+    fn every_character_is_printable_where_python_says_so() {
+        // `?`: not in Python's Unicode table, which may be older than Rust's, or the other way round.
+        let program = "
+import json, sys, unicodedata
+def kind(c):
+    if 0xd800 <= c < 0xe000 or unicodedata.category(chr(c)) == 'Cn': return '?'
+    return '1' if chr(c).isprintable() else '0'
+json.load(sys.stdin)
+print(json.dumps([unicodedata.unidata_version, ''.join(map(kind, range(0x110000)))]))";
+        let Some(answer) = python(program, &Value::Null) else { return };
+        let version = answer[0].as_str().unwrap().split('.').next().unwrap();
+        if version.parse::<u8>().unwrap() > char::UNICODE_VERSION.0 {
+            println!("skipped: Python's Unicode {version} is newer than Rust's");
+            return;
+        }
+        for (code, want) in (0..).zip(answer[1].as_str().unwrap().chars()) {
+            let Some(c) = char::from_u32(code).filter(|_| want != '?') else { continue };
+            assert_eq!(is_printable(c), want == '1', "U+{code:04X}");
         }
     }
 }
