@@ -383,6 +383,12 @@ impl Reader<'_> {
 
     /// Where the file ends in the middle of a block's last line, PyYAML adds no line end to it.
     fn end_as_the_file_does(&mut self, text: &mut String) {
+        // Nor does it to a block of nothing, unless `+` keeps line ends.
+        let kept = || ["|+", ">+"].into_iter().any(|mark| self.cursor.text.contains(mark));
+        if text.bytes().all(|b| b == b'\n') && !kept() {
+            text.clear();
+            return;
+        }
         if self.cursor.text.ends_with(['\n', '\r']) || !text.ends_with('\n') {
             return;
         }
