@@ -508,6 +508,7 @@ fn faults_of_a_grid() {
         "{min: 0.1, max: 1.0}",
         "{distribution: q_normal}",
         "{distribution: q_uniform, min: 1, max: 10, q: 4}",
+        "{distribution: q_uniform, min: 1.0e+17, max: 2.0e+17, q: 1}",
         "{values: [1, 2], probabilities: [0.5, 0.5]}",
         "{parameters: {b: {min: 1, max: 2}, c: {min: 0.5, max: 1.0}}}",
     ];
@@ -816,6 +817,7 @@ fn examples() -> Vec<(Code, &'static str, String)> {
         (Code::BoundsMixed, "/parameters/a", parameter("{min: 0, max: 1.0}")),
         (Code::BoundsOrder, "/parameters/a/max", parameter("{min: 2, max: 1}")),
         (Code::DistributionUnknown, "/parameters/a/distribution", parameter("{distribution: x}")),
+        (Code::DrawsCut, "/parameters/a", parameter("{distribution: log_normal, sigma: 200}")),
         (Code::GridContinuous, "/parameters/a", grid("{min: 0.1, max: 1.0}")),
         (Code::GridProbabilities, "/parameters/a", grid("{values: [1], probabilities: [1]}")),
         (
