@@ -139,6 +139,7 @@ fn summary(spec: &SweepSpec, check: &Check) -> Vec<(&'static str, String)> {
     let limits = [(spec.run_cap, "run_cap"), (spec.grid_size(), "the whole grid")];
     let least = limits.iter().filter_map(|(limit, word)| limit.map(|limit| (limit, word))).min();
     lines.push(match least {
+        Some((1, word)) => ("budget", format!("1 run ({word})")),
         Some((limit, word)) => ("budget", format!("{limit} runs ({word})")),
         None => ("budget", "no end of its own: give --budget or --jobs".to_owned()),
     });

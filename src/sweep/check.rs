@@ -158,9 +158,7 @@ fn of_document(
     let client_accepts = filled_in.is_some();
     let faults_at = faults_at(&validator.faults);
     let (mut grid, mut run) = (None, None);
-    if let Some(sweep) = &sweep
-        && client_accepts
-    {
+    if let Some(sweep) = &sweep {
         grid = (sweep.method == Some(Method::Grid)).then(|| grid_of(sweep));
         if let Some(Grid::Points { size, .. }) = grid {
             validator.run_cap_against(root, size, sweep.spec.run_cap);
@@ -268,10 +266,12 @@ impl Check {
         }
         let problems = self.problems.iter().map(Problem::to_json).collect();
         all.insert("problems".to_owned(), problems);
-        if let Some(grid) = &self.grid {
+        // What the client does not send has neither.
+        let sent = self.wandb.as_ref().is_some_and(|verdict| verdict.client_accepts);
+        if let Some(grid) = self.grid.as_ref().filter(|_| sent) {
             all.insert("grid".to_owned(), grid.to_json());
         }
-        if let Some(run) = &self.run {
+        if let Some(run) = self.run.as_ref().filter(|_| sent) {
             let mut json = json!({ "chosen": run.chosen, "argv": run.argv });
             if !run.files.is_empty() {
                 json["files"] = run.files.clone().into();
