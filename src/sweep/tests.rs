@@ -440,6 +440,7 @@ const PARAMETERS: &[&str] = &[
     "{values: [x]}",
     "{values: ['true', \"False\", True, 'yes']}",
     "{value: 'true'}",
+    "{values: [tRUE, true, x]}",
     "{min: 1}",
     "{max: 1}",
     "{min: 1, max: 1}",
