@@ -171,6 +171,24 @@ fn a_file_can_come_from_stdin_and_may_be_missing() {
 }
 
 #[test]
+fn what_only_wandbs_client_refuses_is_summed_up_like_the_rest() {
+    let scratch = project(
+        "program: train.py\nmethod: random\nrun_cap: 1\nparameters: {lr: {min: 1e-5, max: 1e-1}}\n",
+    );
+    let output = check(&scratch, &["sweep.yaml"]);
+    assert_eq!(output.status.code(), Some(0));
+    insta::assert_snapshot!(text(&output.stdout), @r"
+    method      random
+    parameters  1, 0 of them constant
+    budget      1 run (run_cap)
+    such as     /usr/bin/env python train.py --lr=1e-05
+    ");
+    let json = check(&scratch, &["sweep.yaml", "--json"]);
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!((&json["client_accepts"], &json["run"]), (&false.into(), &Value::Null));
+}
+
+#[test]
 fn a_program_that_is_not_here_is_only_a_warning() {
     let scratch = project(&GOOD.replace("train.py", "gone.py"));
     let output = check(&scratch, &["sweep.yaml"]);

@@ -133,13 +133,13 @@ fn summary(spec: &SweepSpec, check: &Check) -> Vec<(&'static str, String)> {
     }
     let (all, constant) = count(spec.parameters.values());
     lines.push(("parameters", format!("{all}, {constant} of them constant")));
-    if let Some(Grid::Points { size: Some(size), .. }) = &check.grid {
-        let size = if *size == u64::MAX { "2^64 or more".to_owned() } else { size.to_string() };
-        lines.push(("grid", format!("{size} points")));
+    if let Some(Grid::Points { size, .. }) = &check.grid {
+        lines.push(("grid", format!("{size} point{}", if *size == 1 { "" } else { "s" })));
     }
     let limits = [(spec.run_cap, "run_cap"), (spec.grid_size(), "the whole grid")];
     let least = limits.iter().filter_map(|(limit, word)| limit.map(|limit| (limit, word))).min();
     lines.push(match least {
+        Some((1, word)) => ("budget", format!("1 run ({word})")),
         Some((limit, word)) => ("budget", format!("{limit} runs ({word})")),
         None => ("budget", "no end of its own: give --budget or --jobs".to_owned()),
     });

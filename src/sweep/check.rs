@@ -4,10 +4,10 @@ use serde_json::{Map, Value, json};
 
 use super::code::Code;
 use super::command::argv;
-use super::model::{Method, Parameter, SweepSpec};
+use super::model::{Method, SweepSpec};
 use super::problem::{Problem, Severity, quoted};
 use super::validate::{Surroundings, Sweep, Validator};
-use super::yaml::{self, Document};
+use super::yaml::{self, Document, Node};
 use super::{client, special};
 use crate::search::{self, Config};
 
@@ -53,18 +53,33 @@ pub struct Check {
 /// probably has it.
 #[derive(Clone, Debug)]
 pub struct Verdict {
-    /// The file as PyYAML reads it.
-    pub parsed: Value,
-    /// Python's types in it, by JSON pointer.
-    pub types: Map<String, Value>,
+    root: Node,
+    /// The distributions that the client fills in: the parameters' pointers and the names.
+    filled_in: Vec<(String, &'static str)>,
     /// Whether the client sends it.
     pub client_accepts: bool,
     /// Whether it is sent, and keeps to the schema.
     pub valid: bool,
     /// The parts that violate the schema.
     pub faults_at: Vec<String>,
-    /// Types that differ in what is sent: `[before, after]`, by JSON pointer.
-    pub changed_on_the_way: Map<String, Value>,
+}
+
+impl Verdict {
+    /// The file as PyYAML reads it, and Python's types in it by JSON pointer.
+    #[must_use]
+    pub fn parsed(&self) -> (Value, Map<String, Value>) {
+        client::parsed(&self.root)
+    }
+
+    /// Types that differ in what the client sends: `[before, after]`, by JSON pointer.
+    #[must_use]
+    pub fn changed_on_the_way(&self) -> Map<String, Value> {
+        if self.client_accepts {
+            client::changed_on_the_way(&self.root, &self.filled_in)
+        } else {
+            Map::new()
+        }
+    }
 }
 
 /// The points of a grid.
@@ -74,10 +89,10 @@ pub enum Grid {
     Refused,
     /// All of them.
     Points {
-        /// How many; `None` if nobody can count them yet.
-        size: Option<u64>,
+        /// How many.
+        size: u128,
         /// How many values each parameter has that is not constant, groups with dots.
-        axes: Vec<(String, u64)>,
+        axes: Vec<(String, u128)>,
         /// The first three, as runs get them.
         first: Vec<Config>,
         /// The last one.
@@ -101,7 +116,7 @@ pub struct Run {
 pub fn check(text: &[u8], file: &str, around: Surroundings<'_>) -> Check {
     let mut validator = Validator::new(file, around);
     let mut check = match yaml::parse(text) {
-        Ok(document) => of_document(&document, &mut validator, around),
+        Ok(document) => of_document(document, &mut validator, around),
         Err(fault) => {
             let help = fault.help.unwrap_or_default();
             validator.error(fault.code, ("", fault.place), fault.message, &help);
@@ -117,7 +132,7 @@ pub fn check(text: &[u8], file: &str, around: Surroundings<'_>) -> Check {
 }
 
 fn of_document(
-    document: &Document,
+    document: Document,
     validator: &mut Validator<'_>,
     around: Surroundings<'_>,
 ) -> Check {
@@ -140,28 +155,23 @@ fn of_document(
     }
     let sweep = validator.sweep(root);
     let filled_in = client::filled_in(root).filter(|_| dates.is_empty());
+    let client_accepts = filled_in.is_some();
     let faults_at = faults_at(&validator.faults);
-    let (parsed, types) = client::parsed(root);
-    let verdict = Verdict {
-        parsed,
-        types,
-        client_accepts: filled_in.is_some(),
-        valid: filled_in.is_some() && faults_at.is_empty(),
-        faults_at: if filled_in.is_some() { faults_at } else { Vec::new() },
-        changed_on_the_way: filled_in
-            .map(|filled| client::changed_on_the_way(root, &filled))
-            .unwrap_or_default(),
-    };
     let (mut grid, mut run) = (None, None);
-    if let Some(sweep) = &sweep
-        && verdict.client_accepts
-    {
+    if let Some(sweep) = &sweep {
         grid = (sweep.method == Some(Method::Grid)).then(|| grid_of(sweep));
-        if let Some(Grid::Points { size: Some(size), .. }) = grid {
+        if let Some(Grid::Points { size, .. }) = grid {
             validator.run_cap_against(root, size, sweep.spec.run_cap);
         }
         run = run_of(sweep, grid.as_ref(), around);
     }
+    let verdict = Verdict {
+        filled_in: filled_in.unwrap_or_default(),
+        client_accepts,
+        valid: client_accepts && faults_at.is_empty(),
+        faults_at: if client_accepts { faults_at } else { Vec::new() },
+        root: document.root,
+    };
     let spec = sweep.filter(|sweep| sweep.examples.is_some()).map(|sweep| sweep.spec);
     Check { problems: Vec::new(), spec, grid, run, wandb: Some(verdict) }
 }
@@ -187,35 +197,12 @@ fn grid_of(sweep: &Sweep) -> Grid {
     if sweep.examples.is_none() || spec.parameters.is_empty() {
         return Grid::Refused;
     }
-    let point = |slot| search::configuration(spec, 0, slot);
-    let size = spec.grid_size();
-    let mut axes = Vec::new();
-    for (name, parameter) in &spec.parameters {
-        push_axes(name.clone(), parameter, spec, &mut axes);
-    }
-    axes.sort();
+    let Some(grid) = search::Grid::open(spec) else { return Grid::Refused };
     Grid::Points {
-        size,
-        axes,
-        first: (0..3).map_while(point).collect(),
-        last: size.and_then(|size| point(size.checked_sub(1)?)),
-    }
-}
-
-/// The size of each axis is that of the grid which has no other.
-fn push_axes(name: String, parameter: &Parameter, spec: &SweepSpec, axes: &mut Vec<(String, u64)>) {
-    match parameter {
-        Parameter::Constant(_) => {}
-        Parameter::Group(parameters) => {
-            for (inner, parameter) in parameters {
-                push_axes(format!("{name}.{inner}"), parameter, spec, axes);
-            }
-        }
-        parameter => {
-            let parameters = [(name.clone(), parameter.clone())].into_iter().collect();
-            let alone = SweepSpec { parameters, ..spec.clone() };
-            axes.extend(alone.grid_size().map(|size| (name, size)));
-        }
+        size: grid.size(),
+        axes: grid.axes().into_iter().collect(),
+        first: (0..3).map_while(|rank| grid.point(rank)).collect(),
+        last: grid.last(),
     }
 }
 
@@ -264,24 +251,27 @@ impl Check {
         all.insert("schema_version".to_owned(), json!(1));
         all.insert("loads".to_owned(), self.wandb.is_some().into());
         if let Some(verdict) = &self.wandb {
-            all.insert("parsed".to_owned(), verdict.parsed.clone());
-            all.insert("types".to_owned(), verdict.types.clone().into());
+            let (parsed, types) = verdict.parsed();
+            all.insert("parsed".to_owned(), parsed);
+            all.insert("types".to_owned(), types.into());
             all.insert("client_accepts".to_owned(), verdict.client_accepts.into());
             all.insert("valid".to_owned(), verdict.valid.into());
             if !verdict.faults_at.is_empty() {
                 all.insert("faults_at".to_owned(), json!(verdict.faults_at));
             }
-            if !verdict.changed_on_the_way.is_empty() {
-                let changed = verdict.changed_on_the_way.clone();
+            let changed = verdict.changed_on_the_way();
+            if !changed.is_empty() {
                 all.insert("changed_on_the_way".to_owned(), changed.into());
             }
         }
         let problems = self.problems.iter().map(Problem::to_json).collect();
         all.insert("problems".to_owned(), problems);
-        if let Some(grid) = &self.grid {
+        // What the client does not send has neither.
+        let sent = self.wandb.as_ref().is_some_and(|verdict| verdict.client_accepts);
+        if let Some(grid) = self.grid.as_ref().filter(|_| sent) {
             all.insert("grid".to_owned(), grid.to_json());
         }
-        if let Some(run) = &self.run {
+        if let Some(run) = self.run.as_ref().filter(|_| sent) {
             let mut json = json!({ "chosen": run.chosen, "argv": run.argv });
             if !run.files.is_empty() {
                 json["files"] = run.files.clone().into();
@@ -297,10 +287,14 @@ impl Grid {
         match self {
             Self::Refused => json!({ "refused": true }),
             Self::Points { size, axes, first, last } => {
+                let whole = |size: u128| match u64::try_from(size) {
+                    Ok(size) => size.into(),
+                    Err(_) => special::value(size.to_string()),
+                };
                 let axes: Map<String, Value> =
-                    axes.iter().map(|(name, size)| (name.clone(), (*size).into())).collect();
+                    axes.iter().map(|(name, size)| (name.clone(), whole(*size))).collect();
                 json!({
-                    "size": size,
+                    "size": whole(*size),
                     "axes": axes,
                     "first": first.first(),
                     "first_three": first,

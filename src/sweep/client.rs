@@ -73,8 +73,23 @@ fn parse(node: &Node, pointer: &str, types: &mut Map<String, Value>) -> Value {
 /// Every date in the tree, keys included: W&B's client cannot send them.
 pub(super) fn dates(root: &Node) -> Vec<(String, Place, String)> {
     let mut found = Vec::new();
-    look_for_dates(root, "", &mut found);
+    if has_date(root) {
+        look_for_dates(root, "", &mut found);
+    }
     found
+}
+
+/// The quick answer, as hardly any file has one.
+fn has_date(node: &Node) -> bool {
+    match &node.kind {
+        Kind::Scalar(scalar) => matches!(scalar.meaning, Meaning::Date { .. }),
+        Kind::List(items) => items.iter().any(has_date),
+        Kind::Mapping(entries) => {
+            let is_one =
+                |entry: &Entry| entry.python.1.starts_with("date") || has_date(&entry.value);
+            entries.iter().any(is_one)
+        }
+    }
 }
 
 fn look_for_dates(node: &Node, pointer: &str, found: &mut Vec<(String, Place, String)>) {

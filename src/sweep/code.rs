@@ -90,6 +90,7 @@ codes! {
     BoundsMixed = "bounds-mixed",
     BoundsOrder = "bounds-order",
     DistributionUnknown = "distribution-unknown",
+    DrawsCut = "draws-cut",
     GridContinuous = "grid-continuous",
     GridProbabilities = "grid-probabilities",
     LogBoundsLookLikeValues = "log-bounds-look-like-values",

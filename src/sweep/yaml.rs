@@ -170,7 +170,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Document, Fault> {
         nodes: 0,
         duplicates: Vec::new(),
         opaque: Vec::new(),
-        chars: text.chars().collect(),
+        cursor: Cursor { text, index: 0, offset: 0 },
         opens_flow: false,
     };
     let root = reader.document()?;
@@ -233,6 +233,28 @@ struct Anchored {
     depth: usize,
 }
 
+/// A way to the characters of a text by index, without a list of them: marks go forward mostly.
+struct Cursor<'a> {
+    text: &'a str,
+    index: usize,
+    offset: usize,
+}
+
+impl Cursor<'_> {
+    fn at(&mut self, index: usize) -> Option<char> {
+        while self.index > index {
+            let before = self.text.get(..self.offset)?.chars().next_back()?;
+            (self.index, self.offset) = (self.index - 1, self.offset - before.len_utf8());
+        }
+        let mut rest = self.text.get(self.offset..)?.chars();
+        while self.index < index {
+            let passed = rest.next()?;
+            (self.index, self.offset) = (self.index + 1, self.offset + passed.len_utf8());
+        }
+        rest.next()
+    }
+}
+
 struct Reader<'a> {
     parser: Parser<std::str::Chars<'a>>,
     lines: Vec<&'a str>,
@@ -240,7 +262,7 @@ struct Reader<'a> {
     nodes: usize,
     duplicates: Vec<Duplicate>,
     opaque: Vec<Opaque>,
-    chars: Vec<char>,
+    cursor: Cursor<'a>,
     /// Whether the last event opened a `[...]` or `{...}`.
     opens_flow: bool,
 }
@@ -256,7 +278,7 @@ impl Reader<'_> {
             }
         }
         let (event, place) = self.next()?;
-        let (root, _) = self.node(event, place, "", Nesting { level: 1, flow: false })?;
+        let (root, _) = self.node(event, place, Nesting::ROOT)?;
         loop {
             match self.next()? {
                 (Event::DocumentEnd | Event::Nothing, _) => {}
@@ -286,7 +308,7 @@ impl Reader<'_> {
         let (mut event, place) = match self.parser.next_token() {
             Ok((event, mark)) => {
                 // The index counts characters, whatever its documentation says.
-                self.opens_flow = matches!(self.chars.get(mark.index()), Some('[' | '{'));
+                self.opens_flow = matches!(self.cursor.at(mark.index()), Some('[' | '{'));
                 (event, place(mark))
             }
             Err(error) => return Err(self.syntax(&error)),
@@ -361,11 +383,17 @@ impl Reader<'_> {
 
     /// Where the file ends in the middle of a block's last line, PyYAML adds no line end to it.
     fn end_as_the_file_does(&mut self, text: &mut String) {
-        if self.chars.last().is_none_or(|c| matches!(c, '\n' | '\r')) || !text.ends_with('\n') {
+        // Nor does it to a block of nothing, unless `+` keeps line ends.
+        let kept = || ["|+", ">+"].into_iter().any(|mark| self.cursor.text.contains(mark));
+        if text.bytes().all(|b| b == b'\n') && !kept() {
+            text.clear();
+            return;
+        }
+        if self.cursor.text.ends_with(['\n', '\r']) || !text.ends_with('\n') {
             return;
         }
         let at_end = match self.parser.peek() {
-            Ok((_, mark)) => mark.index() >= self.chars.len(),
+            Ok((_, mark)) => self.cursor.at(mark.index()).is_none(),
             Err(_) => false,
         };
         // A comment may come last too.
@@ -380,13 +408,12 @@ impl Reader<'_> {
         &mut self,
         event: Event,
         place: Place,
-        pointer: &str,
-        nesting: Nesting,
+        nesting: Nesting<'_>,
     ) -> Result<(Node, usize), Fault> {
         if nesting.level > MOST_DEPTH {
             return Err(too_deep(place));
         }
-        let inside = Nesting { level: nesting.level + 1, flow: nesting.flow || self.opens_flow };
+        let flow = nesting.flow || self.opens_flow;
         let before = self.nodes;
         self.count(1, place)?;
         let (kind, anchor, depth) = match event {
@@ -401,12 +428,12 @@ impl Reader<'_> {
             }
             Event::SequenceStart(anchor, tag) => {
                 check_tag(tag.as_ref(), "seq", place)?;
-                let (items, depth) = self.list(pointer, inside)?;
+                let (items, depth) = self.list(nesting, flow)?;
                 (Kind::List(items), anchor, depth + 1)
             }
             Event::MappingStart(anchor, tag) => {
                 check_tag(tag.as_ref(), "map", place)?;
-                let (entries, depth) = self.mapping(pointer, inside)?;
+                let (entries, depth) = self.mapping(nesting, flow)?;
                 (Kind::Mapping(entries), anchor, depth + 1)
             }
             _ => {
@@ -451,21 +478,21 @@ impl Reader<'_> {
         }
     }
 
-    fn list(&mut self, pointer: &str, inside: Nesting) -> Result<(Vec<Node>, usize), Fault> {
+    fn list(&mut self, nesting: Nesting<'_>, flow: bool) -> Result<(Vec<Node>, usize), Fault> {
         let (mut items, mut deepest) = (Vec::new(), 0);
         loop {
             let (event, place) = self.next()?;
             if event == Event::SequenceEnd {
                 return Ok((items, deepest));
             }
-            let pointer = join(pointer, &items.len().to_string());
-            let (item, depth) = self.node(event, place, &pointer, inside)?;
+            let inside = nesting.below(Token::Index(items.len()), flow);
+            let (item, depth) = self.node(event, place, inside)?;
             deepest = deepest.max(depth);
             items.push(item);
         }
     }
 
-    fn mapping(&mut self, pointer: &str, inside: Nesting) -> Result<(Vec<Entry>, usize), Fault> {
+    fn mapping(&mut self, nesting: Nesting<'_>, flow: bool) -> Result<(Vec<Entry>, usize), Fault> {
         let mut own = Entries::default();
         let mut merged = Entries::default();
         let mut deepest = 0;
@@ -481,12 +508,12 @@ impl Reader<'_> {
             let key = if plain_merge {
                 Key { text: "<<".to_owned(), written: None, python: ("<<".to_owned(), "str") }
             } else {
-                let (node, _) = self.node(event, place, pointer, inside)?;
+                let (node, _) = self.node(event, place, nesting.below(Token::Key(""), flow))?;
                 key(&node)?
             };
             let (event, value_place) = self.next()?;
-            let below = join(pointer, &key.text);
-            let (value, depth) = self.node(event, value_place, &below, inside)?;
+            let inside = nesting.below(Token::Key(&key.text), flow);
+            let (value, depth) = self.node(event, value_place, inside)?;
             deepest = deepest.max(depth);
             if plain_merge {
                 for entry in merge_sources(value)? {
@@ -494,12 +521,15 @@ impl Reader<'_> {
                 }
                 continue;
             }
-            let Key { text, written, python } = key;
-            let entry = Entry { key: text.clone(), written, python, place, value };
-            if let Some(first) = own.put(entry) {
-                let pointer = below;
-                self.duplicates.push(Duplicate { pointer, key: text, first, last: place });
+            if let Some(first) = own.place_of(&key.text) {
+                let (pointer, key) = (inside.pointer(), key.text.clone());
+                self.duplicates.push(Duplicate { pointer, key, first, last: place });
             }
+            let Key { text, written, python } = key;
+            own.put(Entry { key: text, written, python, place, value });
+        }
+        if merged.list.is_empty() {
+            return Ok((own.list, deepest));
         }
         // PyYAML's order: what was merged comes first, and own keys win.
         for entry in own.list {
@@ -517,14 +547,18 @@ struct Entries {
 }
 
 impl Entries {
-    /// The last entry of a key wins, at the first one's rank; gives the place of the one replaced.
-    fn put(&mut self, entry: Entry) -> Option<Place> {
+    fn place_of(&self, key: &str) -> Option<Place> {
+        let at = self.index.get(key)?;
+        Some(self.list.get(*at)?.place)
+    }
+
+    /// The last entry of a key wins, at the first one's rank.
+    fn put(&mut self, entry: Entry) {
         match self.index.get(&entry.key).and_then(|at| self.list.get_mut(*at)) {
-            Some(slot) => Some(std::mem::replace(slot, entry).place),
+            Some(slot) => *slot = entry,
             None => {
                 self.index.insert(entry.key.clone(), self.list.len());
                 self.list.push(entry);
-                None
             }
         }
     }
@@ -554,11 +588,35 @@ fn merge_sources(value: Node) -> Result<Vec<Entry>, Fault> {
     }
 }
 
-/// How deep a node is, and whether it is within brackets.
+/// Where a node is: how deep, whether within brackets, and under which keys.
 #[derive(Clone, Copy)]
-struct Nesting {
+struct Nesting<'a> {
     level: usize,
     flow: bool,
+    above: Option<(&'a Nesting<'a>, Token<'a>)>,
+}
+
+/// A reference token of a JSON pointer.
+#[derive(Clone, Copy)]
+enum Token<'a> {
+    Key(&'a str),
+    Index(usize),
+}
+
+impl<'a> Nesting<'a> {
+    const ROOT: Self = Self { level: 1, flow: false, above: None };
+
+    fn below(&'a self, token: Token<'a>, flow: bool) -> Self {
+        Self { level: self.level + 1, flow, above: Some((self, token)) }
+    }
+
+    fn pointer(&self) -> String {
+        match self.above {
+            None => String::new(),
+            Some((above, Token::Key(key))) => join(&above.pointer(), key),
+            Some((above, Token::Index(index))) => format!("{}/{index}", above.pointer()),
+        }
+    }
 }
 
 /// Within brackets PyYAML takes `?` for the start of a key, and a colon in front for a fault.

@@ -1,5 +1,7 @@
 //! A problem of a sweep file with the line it is in, for people.
 
+use std::borrow::Cow;
+
 use unicode_width::UnicodeWidthChar as _;
 
 use crate::sweep::{Problem, Severity};
@@ -11,18 +13,23 @@ const TAB: &str = "    ";
 
 /// A file's lines, to show problems in.
 #[derive(Debug)]
-pub struct Source {
-    lines: Vec<String>,
+pub struct Source<'a> {
+    text: Cow<'a, str>,
     colour: bool,
 }
 
-impl Source {
-    /// The lines of `text`, counted as problems count them.
+impl<'a> Source<'a> {
+    /// A file's text.
     #[must_use]
-    pub fn new(text: &[u8], colour: bool) -> Self {
+    pub fn new(text: &'a [u8], colour: bool) -> Self {
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
-        let text = String::from_utf8_lossy(text).replace("\r\n", "\n");
-        Self { lines: text.split(['\n', '\r']).map(str::to_owned).collect(), colour }
+        Self { text: String::from_utf8_lossy(text), colour }
+    }
+
+    /// A line, from 1, as problems count them: a lone carriage return ends one too.
+    fn line(&self, number: usize) -> Option<&str> {
+        let lines = self.text.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
+        lines.flat_map(|line| line.split('\r')).nth(number.checked_sub(1)?)
     }
 
     /// The problem, its line with a caret at the place, and what to do.
@@ -32,8 +39,7 @@ impl Source {
         let (message, help) = problem.lines();
         let word = self.paint(*severity, severity.name());
         let mut shown = format!("{word}: {file}:{line}:{column}: {message} [{code}]");
-        let text = line.checked_sub(1).and_then(|index| self.lines.get(index));
-        if let Some(text) = text.filter(|text| !text.trim().is_empty()) {
+        if let Some(text) = self.line(*line).filter(|text| !text.trim().is_empty()) {
             let (text, before) = window(text, column.saturating_sub(1));
             let (number, caret) = (format!("{line:>5}"), self.paint(*severity, "^"));
             let gap = " ".repeat(number.len());
@@ -58,32 +64,42 @@ impl Source {
 
 /// The part of a line around its `index`th character, and that character's column in it.
 fn window(line: &str, index: usize) -> (String, usize) {
-    let cells: Vec<(String, usize)> = line.trim_end().chars().map(cell).collect();
-    let at = index.min(cells.len());
-    let width = |cells: &[(String, usize)]| cells.iter().map(|(_, width)| width).sum::<usize>();
-    let (before, after) = cells.split_at(at);
-    let all_fits = width(&cells) <= WIDEST;
-    let mut start = 0;
-    while !all_fits && width(before.get(start..).unwrap_or_default()) > BEFORE {
-        start += 1;
-    }
-    let before = before.get(start..).unwrap_or_default();
-    let mut column = width(before);
-    let mut shown: String = before.iter().map(|(text, _)| text.as_str()).collect();
-    if start > 0 {
-        shown.insert(0, '…');
+    let line = line.trim_end();
+    let at = line.char_indices().nth(index).map_or(line.len(), |(at, _)| at);
+    let (before, after) = line.split_at_checked(at).unwrap_or((line, ""));
+    let mut width = 0;
+    let all_fits = line.chars().enumerate().all(|(count, c)| {
+        width += cell(c).1;
+        width <= WIDEST && count < 4 * WIDEST
+    });
+    let limit = |most: usize| if all_fits { usize::MAX } else { most };
+    let (mut cells, mut column) = taken(before.chars().rev(), limit(BEFORE));
+    let is_cut = cells.len() < before.chars().take(cells.len() + 1).count();
+    if is_cut {
+        cells.push('…'.to_string());
         column += 1;
     }
-    let mut end = column;
-    for (text, width) in after {
-        if end + width > WIDEST && !all_fits {
-            shown.push('…');
-            break;
-        }
-        shown.push_str(text);
-        end += width;
+    let mut shown: String = cells.into_iter().rev().collect();
+    let (cells, _) = taken(after.chars(), limit(WIDEST - column));
+    let is_cut = cells.len() < after.chars().take(cells.len() + 1).count();
+    shown.extend(cells);
+    if is_cut {
+        shown.push('…');
     }
     (shown, column)
+}
+
+/// What is shown of the first characters that fit, and its width.
+fn taken(chars: impl Iterator<Item = char>, most: usize) -> (Vec<String>, usize) {
+    let (mut cells, mut width) = (Vec::new(), 0);
+    for (text, more) in chars.map(cell) {
+        if width + more > most || cells.len() >= 4 * WIDEST {
+            break;
+        }
+        width += more;
+        cells.push(text);
+    }
+    (cells, width)
 }
 
 /// What a terminal shows for a character, and how wide: nothing that could steer it.

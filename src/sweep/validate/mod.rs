@@ -274,10 +274,10 @@ impl<'a> Validator<'a> {
     }
 
     /// Warns if the grid ends before `run_cap` does.
-    pub(super) fn run_cap_against(&mut self, root: &Node, grid_size: u64, run_cap: Option<u64>) {
+    pub(super) fn run_cap_against(&mut self, root: &Node, grid_size: u128, run_cap: Option<u64>) {
         let Kind::Mapping(entries) = &root.kind else { return };
         let (Some(field), Some(cap)) = (field(entries, "run_cap"), run_cap) else { return };
-        if cap > grid_size {
+        if u128::from(cap) > grid_size {
             let points = if grid_size == 1 { "one point" } else { &format!("{grid_size} points") };
             let message = format!("`run_cap` is {cap}, and the grid has only {points}");
             let help = "the sweep ends with the grid";
@@ -431,40 +431,54 @@ impl<'a> Validator<'a> {
 
     /// One notice for all numbers that W&B's client takes for text.
     fn scientific(&mut self, entries: &[Entry]) {
-        let mut found = Vec::new();
+        let (mut found, mut count) = (None, 0);
         for key in ["parameters", "metric", "metrics", "run_cap", "early_terminate"] {
             if let Some(field) = field(entries, key) {
-                collect_scientific(field.node, &join("", key), &mut found);
+                find_scientific(field.node, &join("", key), &mut found, &mut count);
             }
         }
-        let Some((pointer, place, text)) = found.first() else { return };
-        let more = match found.len() - 1 {
+        let Some((pointer, place, text)) = found else { return };
+        let more = match count - 1 {
             0 => String::new(),
             1 => ", and one more".to_owned(),
             more => format!(", and {more} more"),
         };
-        let text = quoted(text);
+        let text = quoted(&text);
         let message = format!("{text} is taken as a number{more}; W&B's own client reads text");
         let help = "with a dot and a signed exponent, as in `1.0e-5`, it is a number for all";
-        self.notice(Code::ScientificNumber, (pointer, *place), message, help);
+        self.notice(Code::ScientificNumber, (&pointer, place), message, help);
     }
 }
 
-fn collect_scientific(node: &Node, pointer: &str, found: &mut Vec<(String, Place, String)>) {
+/// Counts them, and keeps the first.
+fn find_scientific(
+    node: &Node,
+    pointer: &str,
+    first: &mut Option<(String, Place, String)>,
+    count: &mut usize,
+) {
+    // Behind the first one pointers are not needed, and files are long.
+    let below = |token: &str, first: &Option<_>| match first {
+        None => join(pointer, token),
+        Some(_) => String::new(),
+    };
     match &node.kind {
         Kind::Scalar(scalar) => {
             if let Meaning::Scientific(_) = scalar.meaning {
-                found.push((pointer.to_owned(), node.place, scalar.text.clone()));
+                *count += 1;
+                first.get_or_insert_with(|| (pointer.to_owned(), node.place, scalar.text.clone()));
             }
         }
         Kind::List(items) => {
             for (index, item) in items.iter().enumerate() {
-                collect_scientific(item, &format!("{pointer}/{index}"), found);
+                let pointer = below(&index.to_string(), first);
+                find_scientific(item, &pointer, first, count);
             }
         }
         Kind::Mapping(entries) => {
             for entry in entries {
-                collect_scientific(&entry.value, &join(pointer, &entry.key), found);
+                let pointer = below(&entry.key, first);
+                find_scientific(&entry.value, &pointer, first, count);
             }
         }
     }

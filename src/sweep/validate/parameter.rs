@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::law::Base;
 use super::{Field, Validator, field, kind, launch, number, written};
-use crate::search::Config;
+use crate::search::{self, Config};
 use crate::sweep::code::Code;
 use crate::sweep::model::{Law, Method, Parameter};
 use crate::sweep::problem::{nearest, quoted};
@@ -246,7 +246,7 @@ impl Validator<'_> {
             }
         };
         let (parameter, example) = read.filter(|_| complete && !extra)?;
-        self.grid(context, &parameter).then_some((parameter, example))
+        self.fits_method(context, &parameter).then_some((parameter, example))
     }
 
     /// A parameter that is no mapping.
@@ -514,12 +514,19 @@ impl Validator<'_> {
         Some((Parameter::Weighted { values, probabilities }, first))
     }
 
-    /// Whether the method can have the parameter: a grid needs points that can be counted.
-    fn grid(&mut self, context: Context<'_>, parameter: &Parameter) -> bool {
+    /// Whether the method can have the parameter: a grid needs points that can be counted, and
+    /// other draws should be numbers.
+    fn fits_method(&mut self, context: Context<'_>, parameter: &Parameter) -> bool {
+        let name = context.name();
         if context.method != Some(Method::Grid) {
+            let is_group = matches!(parameter, Parameter::Group(_));
+            if !is_group && !search::representable(parameter) {
+                let message =
+                    format!("{name} can become larger than any number: such draws are cut");
+                self.warn(Code::DrawsCut, context.at(), message, "make it narrower");
+            }
             return true;
         }
-        let name = context.name();
         match parameter {
             Parameter::Weighted { .. } => {
                 let message = format!("a grid has every value once, and {name} has probabilities");
@@ -527,7 +534,14 @@ impl Validator<'_> {
                 self.error(Code::GridProbabilities, context.at(), message, help);
                 false
             }
-            Parameter::Quantized { law: Law::Uniform { .. }, .. } => true,
+            Parameter::Quantized { law: Law::Uniform { .. }, .. } => {
+                let is_countable = search::countable(parameter);
+                if !is_countable {
+                    let message = format!("{name} has steps that floats cannot tell apart");
+                    self.error(Code::GridContinuous, context.at(), message, "give a larger `q`");
+                }
+                is_countable
+            }
             Parameter::Real(_) | Parameter::Quantized { .. } => {
                 let message = format!("grid needs countable values, and {name} is continuous");
                 let help =
