@@ -54,7 +54,24 @@ impl Profile {
         options
     }
 
-    /// How many runs one job of the script does that does a certain number of them.
+    /// How many agents the script starts side by side: on each rank, or on each node.
+    fn agents(&self) -> u32 {
+        let options = self.options();
+        let number = |name: &str| options.get(name).and_then(|text| text.parse::<u32>().ok());
+        let nodes = number("nodes").unwrap_or(1);
+        match self.text("agent") {
+            agent if agent.starts_with("one agent per node") => nodes,
+            agent if agent.starts_with("k step agents") || agent.contains("on purpose") => {
+                number("ntasks")
+                    .or(number("ntasks-per-node").map(|ranks| ranks * nodes))
+                    .unwrap_or(1)
+            }
+            // Most who start one on each rank do so by mistake; the others start one.
+            _ => 1,
+        }
+    }
+
+    /// How many runs an agent of the script does, if it does a certain number of them.
     fn runs_per_job(&self) -> u32 {
         let runs = &self.facts["runs_per_job"];
         let said = runs.as_u64().map(|runs| runs as u32).or_else(|| runs.as_str()?.parse().ok());
@@ -88,7 +105,8 @@ fn project(profile: &Profile) -> (Scratch, Command) {
     let home = scratch.path("../home");
     fs::copy(&profile.settings, scratch.path("sweepctl.yaml"))
         .unwrap_or_else(|error| panic!("{}: {error}", profile.settings.display()));
-    let runs: Vec<String> = (0..profile.runs_per_job()).map(|x| x.to_string()).collect();
+    let runs = 0..profile.runs_per_job() * profile.agents();
+    let runs: Vec<String> = runs.map(|x| x.to_string()).collect();
     let uv = if profile.has("environment", "uv") { "uv, run, " } else { "" };
     scratch.write(
         "sweep.yaml",
@@ -264,13 +282,15 @@ fn every_profile_starts_as_many_agents_as_were_wanted_in_the_environment_that_wa
             differences.push(format!("{}: {said}{all}", profile.id));
             continue;
         }
-        let agents = all.matches("sweepctl: job ").count();
-        if agents != 1 || logs.len() != 1 {
-            differences.push(format!("{}: {agents} agents in {} jobs", profile.id, logs.len()));
+        // Each agent has a log with its first line; with several there is the job's own besides.
+        let several = all.contains(" agents, whose logs are ");
+        let agents = all.matches("sweepctl: job ").count() - usize::from(several);
+        if agents as u32 != profile.agents() || logs.len() - usize::from(several) != agents {
+            differences.push(format!("{}: {agents} agents, {} logs", profile.id, logs.len()));
         }
         let seen = scratch.read("../home/seen");
         let runs: Vec<&str> = seen.split("\nend\n").filter(|run| !run.is_empty()).collect();
-        if runs.len() as u32 != profile.runs_per_job() {
+        if runs.len() as u32 != profile.runs_per_job() * profile.agents() {
             differences.push(format!("{}: {} runs in its job", profile.id, runs.len()));
         }
         for run in runs {

@@ -12,6 +12,7 @@ fn policy() -> Policy {
         jobs: None,
         parallel: Some(8),
         runs_per_job: 1,
+        agents: 1,
         max_array_size: 1000,
         job_name: "lr".to_owned(),
         spans: Spans::default(),
