@@ -31,6 +31,7 @@ fn main() {
     let Some(testbed) = Testbed::start(&settings) else { return };
     submit(&testbed);
     status(&testbed);
+    recall(&testbed);
     task(&testbed);
 }
 
@@ -109,14 +110,14 @@ fn search() {
     let random = sweep("random", &twenty.into());
     println!(
         "a random configuration of 20 parameters: {:.1} us",
-        each_us(1000, |slot| configuration(&random, 1, slot))
+        each_us(100, |slot| configuration(&random, 1, slot))
     );
     let axis = json!({"int_uniform": {"min": 1, "max": 10_000}});
     let grid = sweep("grid", &json!({"a": axis, "b": axis, "c": axis}));
     println!(
         "a grid of 10^12 points: {:.2} us to open, with its size; {:.2} us for a point",
-        each_us(1000, |_| Grid::open(&grid).expect("a grid").size()),
-        each_us(1000, |slot| configuration(&grid, 1, 999_999_999_999 - slot))
+        each_us(100, |_| Grid::open(&grid).expect("a grid").size()),
+        each_us(100, |slot| configuration(&grid, 1, 999_999_999_999 - slot))
     );
     let values: Vec<u32> = (0..10).collect();
     let categorical: Map<String, Value> =
@@ -124,11 +125,11 @@ fn search() {
     let grid = sweep("grid", &categorical.into());
     println!(
         "a grid of 20 parameters with 10 values each: {:.1} us for a point",
-        each_us(1000, |slot| configuration(&grid, 1, slot))
+        each_us(100, |slot| configuration(&grid, 1, slot))
     );
 }
 
-/// The median time of a call in microseconds; of batches, as a clock is not that fine.
+/// The time of a call in microseconds: of the best batch, as other programs only add to it.
 fn each_us<T>(calls: u64, mut call: impl FnMut(u64) -> T) -> f64 {
     let mut batch = || {
         let began = Instant::now();
@@ -137,7 +138,8 @@ fn each_us<T>(calls: u64, mut call: impl FnMut(u64) -> T) -> f64 {
         }
         began.elapsed()
     };
-    ms(median((0..20).map(|_| batch()).collect())) * 1000.0 / calls as f64
+    let best = (0..200).map(|_| batch()).min();
+    ms(best.unwrap_or_default()) * 1000.0 / calls as f64
 }
 
 fn reader() {
@@ -279,7 +281,7 @@ fn status(testbed: &Testbed) {
     time(&mut detach(testbed, &scratch));
     let (mut ours, mut bare) = (Vec::new(), Vec::new());
     for _ in 0..9 {
-        ours.push(time(scratch.sweepctl().arg("status")));
+        ours.push(time(scratch.sweepctl().envs(testbed.env()).arg("status")));
         bare.push(time(testbed.command("squeue").arg("-r")));
     }
     let (ours, bare) = (median(ours), median(bare));
@@ -288,6 +290,7 @@ fn status(testbed: &Testbed) {
     let output = Command::new("python3")
         .args(["-c", script, env!("CARGO_BIN_EXE_sweepctl"), "status"])
         .current_dir(scratch.path(""))
+        .envs(testbed.env())
         .output()
         .expect("python3");
     println!(
@@ -298,6 +301,39 @@ fn status(testbed: &Testbed) {
         String::from_utf8_lossy(&output.stdout).trim()
     );
     testbed.run("scancel", &["--user=root"]);
+}
+
+/// `status` of 10,000 finished runs, whose logs are written here as tasks would write them.
+fn recall(testbed: &Testbed) {
+    let scratch = project(10_000);
+    time(&mut detach(testbed, &scratch));
+    testbed.run("scancel", &["--user=root"]);
+    let dir = scratch.path(".sweepctl/sweeps/sweep");
+    for slot in 0..10_000 {
+        let folder = dir.join(format!("slots/{:03}", slot / 1000));
+        fs::create_dir_all(&folder).expect("a folder");
+        let stamp = format!("\"v\":1,\"nonce\":\"n{slot}\",\"at\":1796022692,\"by\":\"n1:4711\"");
+        let claim = format!(
+            "{{{stamp},\"kind\":\"claim\",\"attempt\":0,\"array\":0,\"job\":\"1\",\"task\":{slot},\
+             \"leg\":0,\"claim\":\"c{slot}\",\"run\":\"r{slot}\"}}"
+        );
+        let record = format!(
+            "{{{stamp},\"kind\":\"record\",\"counts\":true,\"outcome\":\"finished\",\"run\":\"r{slot}\",\
+             \"exit\":0,\"seconds\":61.5,\"host\":\"n1\",\"summary\":{{\"loss\":0.5,\"accuracy\":0.75}}}}"
+        );
+        fs::write(folder.join(format!("{slot}.0")), claim).expect("a file");
+        fs::write(folder.join(format!("{slot}.1")), record).expect("a file");
+    }
+    let status = || {
+        let call = |_| time(scratch.sweepctl().envs(testbed.env()).arg("status"));
+        ms(median((0..5).map(call).collect()))
+    };
+    let anew = status();
+    time(scratch.sweepctl().envs(testbed.env()).arg("tick"));
+    println!(
+        "status of 10,000 runs: {anew:.0} ms from the logs, {:.0} ms with a journal",
+        status()
+    );
 }
 
 /// Each task's script is run by hand, in turn with a bare script of the same program.

@@ -16,4 +16,6 @@ pub mod scheduler;
 pub mod search;
 pub mod settings;
 pub mod sweep;
+#[cfg(feature = "abort-hook")]
+pub mod trace;
 pub mod view;

@@ -399,7 +399,8 @@ fn the_json_of_status_has_its_shape() {
             "given_up",
             "best",
             "runs",
-            "queue"
+            "queue",
+            "seconds_left"
         ]
     );
     assert_eq!((&sweep["finished"], &sweep["best"]), (&3.into(), &serde_json::Value::Null));

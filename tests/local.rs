@@ -691,15 +691,29 @@ fn watch(scratch: &Scratch) -> Child {
     start(watch)
 }
 
+/// Kills it if that takes too long; until what this answers is dropped.
+fn patience_with(child: &Child) -> std::sync::mpsc::Sender<()> {
+    use std::sync::mpsc::{RecvTimeoutError, channel};
+    let pid = Pid::from_child(child);
+    let (patience, dropped) = channel();
+    std::thread::spawn(move || {
+        if dropped.recv_timeout(LONG) == Err(RecvTimeoutError::Timeout) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    });
+    patience
+}
+
 /// Reads what it writes to stderr until that is there; answers all of it.
 fn wait_for_words(child: &mut Child, words: &str) -> String {
+    let _patience = patience_with(child);
     let mut seen = String::new();
     let stderr = child.stderr.as_mut().expect("piped");
-    while !seen.contains(words) {
-        let mut byte = [0];
-        assert_eq!(stderr.read(&mut byte).expect("readable"), 1, "{seen}");
+    let mut byte = [0];
+    while !seen.contains(words) && stderr.read(&mut byte).expect("readable") == 1 {
         seen.push(char::from(byte[0]));
     }
+    assert!(seen.contains(words), "no `{words}` in:\n{seen}");
     seen
 }
 
@@ -744,4 +758,85 @@ fn who_looks_on_may_leave_and_commands_reach_both() {
     }
     assert_eq!(status(&scratch)["state"], "cancelled");
     assert_eq!(processes_in(&scratch.path("")), Vec::<String>::new());
+}
+
+/// Runs it on a terminal of 80 columns and types Ctrl-C once it shows these words; answers all that went there.
+fn on_a_terminal(scratch: &Scratch, args: &str, words: &str) -> String {
+    use std::io::Write as _;
+    let model = scratch.sweepctl();
+    let mut command = Command::new("script");
+    for (name, value) in model.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let line = format!("stty cols 80; exec {} {args}", env!("CARGO_BIN_EXE_sweepctl"));
+    command.args(["-qec", &line, "/dev/null"]).current_dir(scratch.path(""));
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("script of util-linux is on every system");
+    let _patience = patience_with(&child);
+    let mut shown = Vec::new();
+    let mut byte = [0];
+    let stdout = child.stdout.as_mut().expect("piped");
+    while stdout.read(&mut byte).expect("readable") == 1 {
+        shown.push(byte[0]);
+        if shown.ends_with(words.as_bytes()) {
+            let stdin = child.stdin.as_mut().expect("piped");
+            stdin.write_all(b"\x03").expect("it reads");
+        }
+    }
+    child.wait().expect("ours");
+    text(&shown)
+}
+
+#[test]
+fn after_ctrl_c_nothing_is_left_of_the_bar_and_one_line_says_how_to_come_back() {
+    let scratch = project(GATED);
+    let shown = on_a_terminal(&scratch, "submit sweep.yaml --local --parallel 2", "2 running");
+    let (before, after) = shown.split_once("^C").expect("the terminal's echo");
+    // The echo must stand in the bar's line, which is then cleared.
+    let line = before.rsplit(['\r', '\n']).next().unwrap_or_default();
+    let line = line.replace("\u{1b}[2K", "");
+    assert!(line.contains("2/12: 2 running"), "{line}");
+    assert!(line.chars().count() + 2 <= 80, "{line}");
+    let lines: Vec<&str> = after.lines().map(|line| line.trim_end_matches('\r')).collect();
+    assert_eq!(lines.len(), 1, "{after}");
+    let (_, last) = lines[0].rsplit_once("\r\u{1b}[2K").expect("the line is cleared");
+    assert_eq!(
+        last,
+        "ending what runs (Ctrl-C again kills it); then `sweepctl watch sweep` goes on"
+    );
+}
+
+#[test]
+fn plain_lines_say_how_long_it_will_take_but_not_again_and_again() {
+    let scratch = project("sleep 0.1\n");
+    let output = submit(&scratch, &["--parallel", "2"]).env("NO_COLOR", "1").output();
+    let output = output.expect("it runs");
+    expect_code(&output, 0);
+    let err = text(&output.stderr);
+    assert!(!err.contains('\u{1b}'), "{err}");
+    let progress = |line: &str| line.split("; about").next().unwrap_or_default().to_owned();
+    let lines: Vec<String> =
+        err.lines().filter(|line| line.contains("runs finished")).map(progress).collect();
+    assert!(lines.len() > 1 && lines.windows(2).all(|pair| pair[0] != pair[1]), "{err}");
+    let told = err.lines().filter(|line| line.contains("; about ") && line.ends_with(" s left"));
+    assert!(told.count() > 0, "{err}");
+}
+
+// As users have it: `scripts/test` runs this without the feature too.
+#[cfg(not(feature = "abort-hook"))]
+#[test]
+fn a_build_without_the_hooks_of_tests_knows_nothing_of_their_variables() {
+    let scratch = project("env | grep ABORT >>hooks; :");
+    let mut submit = submit(&scratch, &[]);
+    let hooks = [("SWEEPCTL_ABORT_AT", "1"), ("SWEEPCTL_ABORT_TASK", "0 1 every")];
+    submit.envs(hooks).env("SWEEPCTL_TRACES", scratch.path("")).env("SWEEPCTL_SPANS", "0");
+    expect_code(&submit.output().expect("it runs"), 0);
+    assert_eq!(scratch.read("hooks"), "");
+    assert!(!scratch.path(".sweepctl/sweeps/sweep/trace").exists());
 }

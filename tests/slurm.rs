@@ -5,6 +5,8 @@
 #![expect(clippy::unwrap_used, reason = "what helps tests may fail them")]
 
 mod support;
+#[path = "support/traces.rs"]
+mod traces;
 
 use std::fs;
 use std::path::PathBuf;
@@ -89,6 +91,9 @@ impl Bench {
     fn command_in(&self, folder: &str, args: &str) -> Command {
         let mut command = self.project.sweepctl();
         command.envs(self.slurm.env()).env("SWEEPCTL_SPANS", "2");
+        if traces_folder().is_some() {
+            command.env("SWEEPCTL_TRACES", "1");
+        }
         command.current_dir(self.project.path(folder));
         command.args(args.split_whitespace());
         command
@@ -167,6 +172,33 @@ impl Bench {
         let text = self.run("status --json").assert(0).stdout;
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         json["sweeps"][0].clone()
+    }
+}
+
+/// Where the orders of events of all sweeps are to go, for the simulator to follow.
+fn traces_folder() -> Option<PathBuf> {
+    std::env::var_os("SWEEPCTL_TRACES").filter(|folder| !folder.is_empty()).map(PathBuf::from)
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        let Some(folder) = traces_folder().filter(|_| !std::thread::panicking()) else { return };
+        let thread = std::thread::current();
+        let test = thread.name().unwrap_or("test");
+        let slurm = self.slurm.run("sbatch", &["--version"]);
+        let inner = fs::read_dir(self.project.path("")).unwrap().map(|entry| entry.unwrap().path());
+        let mut number = 0;
+        let mut projects: Vec<PathBuf> = [self.project.path("")].into_iter().chain(inner).collect();
+        projects.sort();
+        for project in projects {
+            let sweeps = fs::read_dir(project.join(".sweepctl/sweeps")).into_iter().flatten();
+            for sweep in sweeps {
+                if let Some(trace) = traces::of_sweep(&sweep.unwrap().path(), test, slurm.trim()) {
+                    number += 1;
+                    fs::write(folder.join(format!("{test}-{number}.jsonl")), trace).unwrap();
+                }
+            }
+        }
     }
 }
 
@@ -1035,6 +1067,8 @@ fn ticks_bring_a_detached_sweep_to_its_end() {
     bench.run("submit sweep.yaml --detach").assert(0);
     let jobs = bench.queue(&["--format=%F_%K"]);
     assert_eq!(jobs.lines().count(), 4);
+    let by_hand = bench.run("agent").assert(0);
+    assert!(by_hand.stderr.contains("`sweepctl tick sweep` takes back"), "{}", by_hand.stderr);
     let again = bench.run("submit sweep.yaml --detach").assert(0);
     assert!(again.stderr.contains("under way already"), "{}", again.stderr);
     assert_eq!(bench.queue(&["--format=%F_%K"]).lines().count(), 4);
@@ -1242,7 +1276,7 @@ fn status_names_jobs_that_slurm_could_not_launch() {
     bench.run("submit sweep.yaml --detach").assert(0);
     let reason = || bench.queue(&["--format=%r"]);
     wait_until("the job is held", LIMIT, || reason().contains("requeued"));
-    fs::remove_file(bench.project.path(".sweepctl/look.json")).unwrap();
+    let _ = fs::remove_file(bench.project.path(".sweepctl/look.json"));
     let text = bench.run("status").assert(0).stdout;
     assert!(text.contains("1 pending (launch failed requeued held, will not"), "{text}");
 }
@@ -1302,4 +1336,17 @@ fn nothing_is_written_to_a_home_and_none_is_needed() {
     for home in [&empty, &read_only.0] {
         assert_eq!(fs::read_dir(home).unwrap().count(), 0, "{}", home.display());
     }
+}
+
+#[test]
+fn a_job_of_the_same_user_that_cannot_be_read_stops_no_sweep() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    bench.grid(4, ":");
+    let stranger = ["--parsable", "--hold", "--job-name=odd\u{1e}name", "--wrap=true"];
+    let job = bench.slurm.run("sbatch", &stranger);
+    assert!(bench.queue(&["--format=%j"]).contains('\u{1e}'), "SLURM keeps it");
+    let ran = bench.run("submit sweep.yaml").assert(0);
+    assert!(!ran.stderr.contains("cannot read"), "{}", ran.stderr);
+    bench.slurm.run("scancel", &[job.trim()]);
+    bench.assert_exact(4);
 }

@@ -487,7 +487,7 @@ fn view(sweep: &OpenSweep) -> SweepView {
 
 impl Named {
     fn open(&self) -> Result<OpenSweep, Failure> {
-        Ok(OpenSweep::find(&self.place.find()?, self.name.as_deref())?)
+        Ok(OpenSweep::find_to_watch(&self.place.find()?, self.name.as_deref())?)
     }
 }
 

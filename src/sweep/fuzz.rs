@@ -198,7 +198,7 @@ fn same(ours: &Value, theirs: &Value) -> bool {
         (Value::Object(a), Value::Object(b)) => {
             a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
         }
-        _ => ours.to_string() == theirs.to_string(),
+        _ => ours == theirs,
     }
 }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::job::metrics::better;
-use crate::log::slot::{Outcome, Phase, Slot};
+use crate::log::slot::{Outcome, Phase, Record, Slot};
 use crate::log::sweep::Sweep;
 use crate::search::Config;
 use crate::sweep::{Goal, SweepSpec};
@@ -46,6 +46,8 @@ pub struct SweepView {
     pub runs: Vec<RunView>,
     /// What SLURM says of the tasks that wait; none if it was not asked.
     pub queue: Option<QueueView>,
+    /// How long it will take, by the runs that finished and those that run side by side now.
+    pub seconds_left: Option<u64>,
 }
 
 /// What SLURM says of a sweep's tasks that wait.
@@ -158,11 +160,28 @@ impl SweepView {
             best: None,
             runs: Vec::new(),
             queue: None,
+            seconds_left: None,
         };
+        let mut took = Vec::new();
         for (number, slot) in slots.enumerate() {
             view.count(facts, number as u32, slot);
+            if let Phase::Ended(Record { outcome: Outcome::Finished, seconds, .. }) = &slot.phase {
+                took.extend(*seconds);
+            }
         }
+        view.seconds_left = view.seconds_left(took);
         view
+    }
+
+    /// The median of the finished runs for each that is left, so many at a time as run now.
+    fn seconds_left(&self, mut took: Vec<f64>) -> Option<u64> {
+        let left = self.running + self.pending;
+        if took.is_empty() || self.running == 0 || self.state != "running" {
+            return None;
+        }
+        let middle = took.len() / 2;
+        let (_, median, _) = took.select_nth_unstable_by(middle, f64::total_cmp);
+        Some((*median * f64::from(left) / f64::from(self.running)).ceil() as u64)
     }
 
     fn count(&mut self, facts: &Facts, number: u32, slot: &Slot) {
@@ -235,18 +254,41 @@ impl SweepView {
         self.finished == self.budget
     }
 
-    /// One line: how far it is.
+    /// One line: how far it is, and how long it will take.
     pub fn line(&self) -> String {
-        let finished = format!("{} of {} runs finished", self.finished, self.budget);
-        let counts: Vec<String> = [finished].into_iter().chain(self.counts()).collect();
-        format!("{}: {}{}", self.name, counts.join(", "), self.best_value())
+        self.line_of(self.left())
     }
 
-    /// What stands beside a bar that shows how many runs have ended: short, as little fits there.
-    pub fn beside_bar(&self) -> String {
-        let counts: Vec<String> = self.counts().collect();
-        let text = format!("{}{}", counts.join(", "), self.best_value());
-        text.trim_start_matches("; ").to_owned()
+    /// The same without the time, which changes all the while.
+    pub fn progress(&self) -> String {
+        self.line_of(None)
+    }
+
+    fn line_of(&self, left: Option<String>) -> String {
+        let finished = format!("{} of {} runs finished", self.finished, self.budget);
+        let counts: Vec<String> = [finished].into_iter().chain(self.counts()).collect();
+        let parts =
+            [Some(counts.join(", ")), left.map(|left| format!("about {left}")), self.best()];
+        format!("{}: {}", self.name, parts.into_iter().flatten().collect::<Vec<_>>().join("; "))
+    }
+
+    /// What stands beside a bar that shows how many runs have ended: what matters least is left out if it does
+    /// not fit into so many columns.
+    pub fn beside_bar(&self, columns: usize) -> String {
+        let text = |pending: bool, best: bool| {
+            let counts = self.counts().filter(|count| pending || !count.ends_with("pending"));
+            let counts = counts.collect::<Vec<_>>().join(", ");
+            let counts = Some(counts).filter(|counts| !counts.is_empty());
+            let parts = [counts, self.left(), self.best().filter(|_| best)];
+            parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+        };
+        let texts = [text(true, true), text(false, true), text(false, false)];
+        let fits = texts.iter().find(|text| text.chars().count() <= columns);
+        fits.unwrap_or(&texts[2]).chars().take(columns).collect()
+    }
+
+    fn left(&self) -> Option<String> {
+        self.seconds_left.map(|seconds| format!("{} left", span(seconds)))
     }
 
     fn counts(&self) -> impl Iterator<Item = String> {
@@ -262,9 +304,8 @@ impl SweepView {
             .map(|(count, word)| format!("{count} {word}"))
     }
 
-    fn best_value(&self) -> String {
-        let best = self.best.as_ref();
-        best.map(|best| format!("; best {} {}", best.metric, short(best.value))).unwrap_or_default()
+    fn best(&self) -> Option<String> {
+        self.best.as_ref().map(|best| format!("best {} {}", best.metric, short(best.value)))
     }
 
     /// The whole view as text.
@@ -399,6 +440,16 @@ fn outcome_word(outcome: Outcome) -> String {
         .unwrap_or_default()
 }
 
+/// A span as people say it: nobody can tell it more exactly.
+fn span(seconds: u64) -> String {
+    match seconds {
+        0..90 => format!("{seconds} s"),
+        90..5400 => format!("{} min", seconds.div_ceil(60)),
+        5400..172_800 => format!("{} h", seconds.div_ceil(3600)),
+        _ => format!("{} days", seconds.div_ceil(86_400)),
+    }
+}
+
 fn short(value: f64) -> String {
     let text = format!("{value:.6}");
     match text.trim_end_matches('0').trim_end_matches('.') {
@@ -461,6 +512,7 @@ mod tests {
             }),
             runs: Vec::new(),
             queue: None,
+            seconds_left: None,
         }
     }
 
@@ -487,11 +539,81 @@ mod tests {
     }
 
     #[test]
-    fn beside_the_bar_all_counts_fit_into_80_columns() {
-        let text = view().beside_bar();
-        assert_eq!(text, "32 running, 356 pending, 12 failed; best val_loss 0.123457");
-        let only_best = SweepView { running: 0, pending: 0, failed: 0, ..view() };
-        assert_eq!(only_best.beside_bar(), "best val_loss 0.123457");
-        assert!("██████████ 612/1000: ".chars().count() + text.chars().count() <= 80);
+    fn beside_the_bar_what_matters_most_fits_into_80_columns() {
+        let text = |view: &SweepView, columns| view.beside_bar(columns);
+        let mut view = view();
+        assert_eq!(text(&view, 80), "32 running, 356 pending, 12 failed; best val_loss 0.123457");
+        view.seconds_left = Some(7000);
+        let beside = 80 - "██████████ 612/1000: ".chars().count();
+        assert_eq!(text(&view, beside), "32 running, 12 failed; 2 h left; best val_loss 0.123457");
+        assert_eq!(text(&view, 40), "32 running, 12 failed; 2 h left");
+        assert_eq!(text(&view, 7), "32 runn");
+        let only_best = SweepView { running: 0, pending: 0, failed: 0, seconds_left: None, ..view };
+        assert_eq!(text(&only_best, 80), "best val_loss 0.123457");
+    }
+
+    #[test]
+    fn the_time_left_is_the_median_for_each_run_left_by_those_side_by_side() {
+        let view = view();
+        assert_eq!(view.seconds_left(Vec::new()), None, "nothing has finished");
+        // 388 runs are left, 32 at a time.
+        assert_eq!(view.seconds_left(vec![1.0, 64.0, 9999.0]), Some(776));
+        assert_eq!(SweepView { running: 0, ..view.clone() }.seconds_left(vec![1.0]), None);
+        assert_eq!(SweepView { state: "paused", ..view }.seconds_left(vec![1.0]), None);
+    }
+
+    #[test]
+    fn the_time_left_comes_from_the_runs_that_finished() {
+        let spec =
+            crate::sweep::read(b"program: x\nmethod: grid\nparameters: {a: {value: 1}}\n", "");
+        let spec = spec.unwrap().spec;
+        let facts = Facts {
+            name: "s",
+            path: String::new(),
+            spec: &spec,
+            config: &|_| Config::default(),
+            sweep: &Sweep::default(),
+            budget: 4,
+            max_attempts: 3,
+        };
+        let who = crate::log::slot::Claimant {
+            array: 0,
+            job: "7".to_owned(),
+            task: 0,
+            leg: 0,
+            claim: "c".to_owned(),
+        };
+        let held = crate::log::slot::Holder { who, running: true, note: None, since: 0 };
+        let record = |outcome, seconds| Record {
+            counts: true,
+            outcome,
+            run: "r".to_owned(),
+            exit: None,
+            signal: None,
+            seconds,
+            host: String::new(),
+            summary: Default::default(),
+            seen_by: None,
+        };
+        let slot = |phase| Slot { phase, ..Slot::default() };
+        let mut slots = [
+            slot(Phase::Ended(record(Outcome::Failed, Some(1.0)))),
+            slot(Phase::Held(held)),
+            slot(Phase::Open),
+            slot(Phase::Open),
+        ];
+        assert_eq!(SweepView::new(&facts, slots.iter()).seconds_left, None);
+        slots[2] = slot(Phase::Ended(record(Outcome::Finished, Some(30.5))));
+        let view = SweepView::new(&facts, slots.iter());
+        assert_eq!(view.seconds_left, Some(61));
+        let expected = "s: 1 of 4 runs finished, 1 running, 1 pending, 1 failed";
+        assert_eq!(view.progress(), expected);
+        assert_eq!(view.line(), format!("{expected}; about 61 s left"));
+    }
+
+    #[test]
+    fn spans_are_told_as_people_say_them() {
+        let told: Vec<String> = [0, 89, 90, 5399, 5400, 172_799, 172_800].map(span).to_vec();
+        assert_eq!(told, ["0 s", "89 s", "2 min", "90 min", "2 h", "48 h", "2 days"]);
     }
 }

@@ -40,6 +40,7 @@ impl Sim {
             3..=9 => {
                 let sbatch = match b % 20 {
                     0 => Sbatch::Refused,
+                    5 => Sbatch::NotSent,
                     1 => Sbatch::LostTaken,
                     2 | 4 => Sbatch::LostLate,
                     3 => Sbatch::LostNever,
@@ -162,6 +163,13 @@ impl Sim {
                 let ready: Vec<usize> = ready.map(|(number, _)| number).collect();
                 if let Some(process) = pick(&ready, a) {
                     self.processes[process].stage = Stage::NoProgram;
+                }
+            }
+            36 => {
+                // It reads the sweep log now, and acts on that later.
+                if let Some(process) = pick(&self.all_processes(), a) {
+                    let sweep = &self.sweep.state;
+                    self.processes[process].read = Some((sweep.stopped(), sweep.warm));
                 }
             }
             _ => {
@@ -335,7 +343,7 @@ proptest! {
     #[test]
     fn the_budget_is_exact_whatever_happens_and_every_sweep_ends(
         (policy, budget) in policies(),
-        events in prop::collection::vec((0u8..37, any::<u16>(), any::<u16>()), 0..400),
+        events in prop::collection::vec((0u8..38, any::<u16>(), any::<u16>()), 0..400),
     ) {
         let mut sim = Sim::new(policy, budget);
         for event in events {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::{Sim, UID};
 use crate::log::sweep::{self, Pair};
 use crate::log::{Fence, slot};
-use crate::plan::{Action, Ledger, Sightings, Snapshot, plan};
+use crate::plan::{Action, Ledger, Policy, Sightings, Snapshot, plan};
 use crate::scheduler::HistoryRow;
 
 /// What becomes of a call of sbatch.
@@ -13,6 +13,8 @@ use crate::scheduler::HistoryRow;
 pub(super) enum Sbatch {
     Accepted,
     Refused,
+    /// slurmctld was not reached.
+    NotSent,
     /// No answer; the job exists.
     LostTaken,
     /// No answer; the job will exist.
@@ -60,14 +62,26 @@ impl Watcher {
         (self.fits, self.not_before) = (None, 0);
     }
 
-    /// Takes a plan that was made from these facts.
+    /// Takes a plan that was made from these facts: all that there is.
     pub(super) fn take_plan(&mut self, sim: &Sim, ledger: &Ledger, snapshot: &Snapshot) {
-        self.slots = sim.slots.iter().map(|book| book.entries.len()).collect();
-        self.sweep = sim.sweep.entries.len();
-        self.fences = sim.fences.clone();
         let mut policy = sim.policy.clone();
         policy.max_array_size = policy.max_array_size.min(self.fits.unwrap_or(u32::MAX));
-        let plan = plan(&policy, ledger, snapshot, &self.sightings, sim.now);
+        let slots: Vec<usize> = sim.slots.iter().map(|book| book.entries.len()).collect();
+        self.follow(&policy, ledger, snapshot, (sim.sweep.entries.len(), &slots), sim.now);
+    }
+
+    /// Takes a plan that was made from logs read this far.
+    pub(super) fn follow(
+        &mut self,
+        policy: &Policy,
+        ledger: &Ledger,
+        snapshot: &Snapshot,
+        (sweep, slots): (usize, &[usize]),
+        now: u64,
+    ) {
+        (self.sweep, self.slots) = (sweep, slots.to_vec());
+        self.fences = ledger.fences.clone();
+        let plan = plan(policy, ledger, snapshot, &self.sightings, now);
         let mut decided = BTreeSet::new();
         for action in &plan.actions {
             if let Action::Slot(slot, _) = action {
@@ -77,6 +91,46 @@ impl Watcher {
         self.sightings = plan.sightings;
         self.last = plan.actions.clone();
         self.doing = Doing::Act(plan.actions.into());
+    }
+
+    /// What it is to do next.
+    pub(super) fn next(&self) -> Option<&Action> {
+        match &self.doing {
+            Doing::Act(actions) => actions.front(),
+            _ => None,
+        }
+    }
+
+    /// Leaves out what it is to do next.
+    pub(super) fn skip(&mut self) -> Option<Action> {
+        match &mut self.doing {
+            Doing::Act(actions) => actions.pop_front(),
+            _ => None,
+        }
+    }
+
+    /// The array that it is about to submit.
+    pub(super) fn submits(&self) -> Option<u32> {
+        match self.doing {
+            Doing::Submit(_, number) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// The job that sbatch has given it for the array.
+    pub(super) fn answered(&self, array: u32) -> Option<String> {
+        match &self.doing {
+            Doing::Answer(_, number, Fence::Job(job)) if *number == array => Some(job.clone()),
+            _ => None,
+        }
+    }
+
+    /// slurmctld has the job, but the watcher was not told.
+    pub(super) fn lose_answer(&mut self, array: u32, now: u64) {
+        if let Doing::Answer(actions, ..) = std::mem::take(&mut self.doing) {
+            self.doing = Doing::Act(actions);
+        }
+        self.sightings.void_from.insert(array, now + 30);
     }
 }
 
@@ -129,8 +183,13 @@ impl Sim {
             Sbatch::Refused => {
                 let tasks = self.sweep.state.array(number).map_or(1, |array| array.tasks.len());
                 me.fits = Some((tasks as u32 / 2).max(1));
-                me.not_before = if tasks == 1 { self.now + 60 } else { 0 };
+                let wait = self.now + self.policy.spans.gone;
+                me.not_before = if tasks == 1 { wait } else { 0 };
                 return Doing::Answer(actions, number, Fence::Void("refused".to_owned()));
+            }
+            Sbatch::NotSent => {
+                me.not_before = self.now + 15;
+                return Doing::Answer(actions, number, Fence::Void("not reached".to_owned()));
             }
             Sbatch::LostTaken => drop(self.take_job(number)),
             Sbatch::LostLate => self.on_the_way.push(number),
@@ -191,7 +250,9 @@ impl Sim {
     }
 
     fn with_job(&mut self, id: &str, change: impl FnOnce(&mut super::Job)) {
-        if let Some(job) = self.job(id) {
+        if !self.follows
+            && let Some(job) = self.job(id)
+        {
             change(job);
         }
     }

@@ -70,13 +70,13 @@ fn unreadable(row: &str) -> SlurmError {
 pub fn parse(stdout: &str) -> Result<Queue, SlurmError> {
     let mut queue = Queue::default();
     let mut rest = stdout;
-    while let Some((row, after)) = rest.split_once('\u{1e}') {
+    // Each row ends in the mark and a newline.
+    while let Some((row, after)) = rest.split_once("\u{1e}\n") {
         match parse_row(row) {
             Some(row) => queue.rows.push(row),
             None => queue.unreadable.push(stranger(row).ok_or_else(|| unreadable(row))?),
         }
-        // Each row ends in the mark and a newline.
-        rest = after.strip_prefix('\n').ok_or_else(|| unreadable(after))?;
+        rest = after;
     }
     // A row without its mark is an answer that was cut.
     if rest.trim().is_empty() { Ok(queue) } else { Err(unreadable(rest)) }
@@ -101,7 +101,8 @@ fn parse_row(row: &str) -> Option<Row> {
     let restarts = fields.next()?.parse().ok()?;
     let node = Some(fields.next()?).filter(|node| !node.is_empty()).map(str::to_owned);
     let reason = fields.next()?.to_owned();
-    let name = fields.next()?.to_owned();
+    // A mark in a name would hide that two rows are one.
+    let name = fields.next().filter(|name| !name.contains('\u{1e}'))?.to_owned();
     Some(Row { job, tasks, state, reason, name, throttle, restarts, start, node })
 }
 
@@ -197,7 +198,7 @@ mod tests {
             "slurm_load_jobs error: something\n",
             "|||||||\u{1e}\n", // as 22.05.8 prints every field that it does not know
             "4||||||None|\u{1e}\n",
-            "4|1|RUNNING|1796022692|0|n1|None|a\u{1e}b\u{1e}\n",
+            "4|1|RUNNING|1796022692|0|n1|None|a\u{1e}\nb\u{1e}\n",
         ] {
             let text = format!("{CAPTURED}{bad}");
             assert!(matches!(parse(&text), Err(SlurmError::Unreadable { .. })), "{bad}");
@@ -206,15 +207,20 @@ mod tests {
 
     #[test]
     fn an_unreadable_row_fails_the_look_of_those_only_whose_it_could_be() {
-        // SLURM_BITSTR_LEN was not honoured.
-        let text = [CAPTURED, "4|1,3,...|PENDING|N/A|0||None|run-token\u{1e}\n"].concat();
-        let look = |job: &'static str, name: &'static str| {
-            parse(&text).unwrap().rows_for([job].into_iter(), [name].into_iter())
-        };
-        assert_eq!(look("3", "another").unwrap().len(), 12);
-        for (job, name) in [("4", "another"), ("3", "run-token"), ("3", "token")] {
-            let look = look(job, name);
-            assert!(matches!(look, Err(SlurmError::Unreadable { .. })), "{job} {name}");
+        for bad in [
+            "4|1,3,...|PENDING|N/A|0||None|run-token\u{1e}\n", // SLURM_BITSTR_LEN was not honoured
+            "4|1|RUNNING|1796022692|0|n1|None|a\u{1e}run-token\u{1e}\n",
+        ] {
+            let text = format!("{CAPTURED}{bad}");
+            let look = |job: &'static str, name: &'static str| {
+                parse(&text).unwrap().rows_for([job].into_iter(), [name].into_iter())
+            };
+            assert_eq!(look("3", "another").unwrap().len(), 12);
+            for (job, name) in [("4", "another"), ("3", "run-token"), ("3", "token")] {
+                let look = look(job, name);
+                assert!(matches!(look, Err(SlurmError::Unreadable { .. })), "{job} {name}");
+            }
+            assert!(parse(&text).unwrap().whole().is_none());
         }
     }
 
