@@ -10,7 +10,7 @@ use super::program::{self, Exit, Launch, Signals};
 use super::setup::{self, Held, Setup};
 use crate::drive::logs;
 use crate::drive::state::{self, OpenSweep, RunsOn, StateError};
-use crate::launch::agents::{Agents, Side};
+use crate::launch::agents::{Agents, NOT_FOR_THE_STEP, Side};
 use crate::launch::logs::LogName;
 use crate::log::slot::{ClaimRule, Claimant, Entry, Outcome, Record, Slot};
 use crate::log::sweep::{self, Pair, Sweep};
@@ -199,8 +199,9 @@ pub async fn run_agents(dir: &Path, me: &Me, agents: Agents) -> Result<u8, TaskE
         agents.count.min(pairs.len() as u32),
         me.task
     ));
-    // The step has the allocation's own shape: what the batch script's is would bend it.
-    let env: Vec<_> = std::env::vars_os().collect();
+    let env = std::env::vars_os()
+        .filter(|(name, _)| !NOT_FOR_THE_STEP.iter().any(|other| name == other))
+        .collect();
     let launch = Launch { linger: Duration::from_secs(5), ..Launch::new(argv, env) };
     let ended = program::start(&launch)
         .await

@@ -69,6 +69,11 @@ impl FromStr for Agents {
     }
 }
 
+/// What the job asked for, in words that srun would take for the step's own: it would then give a step of one rank
+/// all GPUs of its node, whatever --gpus-per-task says (seen on 22.05.8).
+pub const NOT_FOR_THE_STEP: [&str; 4] =
+    ["SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_SOCKET", "SLURM_GRES"];
+
 impl Agents {
     /// Which agent this process of the step is; an error names the variable that is missing.
     pub fn of_this_process(self, var: impl Fn(&str) -> Option<String>) -> Result<Side, String> {
@@ -121,7 +126,8 @@ impl Agents {
                     && gpus > 0
                     && gpus % ranks == 0
                 {
-                    step.push(format!("--gpus-per-task={}", gpus / ranks).into());
+                    let share = gpus / ranks;
+                    step.push(format!("--gpus-per-task={share}").into());
                 }
             }
         }
