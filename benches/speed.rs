@@ -64,6 +64,7 @@ fn planner() {
         jobs: Some(1000),
         parallel: Some(100),
         runs_per_job: 1,
+        agents: 1,
         max_array_size: 1001,
         job_name: "bench".to_owned(),
         spans: Spans::default(),

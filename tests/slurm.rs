@@ -895,6 +895,71 @@ fn logs_have_the_names_that_were_asked_for_and_are_found_all_the_same() {
 }
 
 #[test]
+fn agents_on_every_rank_do_independent_runs_with_a_share_of_the_gpus_each() {
+    let Some(bench) = Bench::start(&[("GPUS", "4")]) else { return };
+    // Slot 5 kills its own agent: the others go on, and it is run again.
+    bench.grid(
+        10,
+        "echo \"gpu $CUDA_VISIBLE_DEVICES ranks ${SLURM_NTASKS-hidden}\" >>seen\n\
+         [ $SWEEPCTL_SLOT != 5 ] || [ -e killed ] || { touch killed; kill -9 $PPID; sleep 9; }",
+    );
+    for (name, gpus) in [("gres", "--gres=gpu:4"), ("job", "-G 4"), ("sweep", "--gpus-per-node=4")]
+    {
+        let asked = format!("-N1 -n4 {gpus} -t 10 --agents task --warmup 0 --new --name {name}");
+        let _ = fs::remove_file(bench.project.path("seen"));
+        let _ = fs::remove_file(bench.project.path("killed"));
+        agents_on_every_rank(&bench, name, &asked);
+    }
+}
+
+fn agents_on_every_rank(bench: &Bench, name: &str, asked: &str) {
+    let submit = bench.run(&format!("submit sweep.yaml {asked} --jobs 2")).assert(0);
+    assert!(
+        submit.stderr.contains("3 jobs, each with 4 ranks, 4 GPUs, 4 agents"),
+        "{}",
+        submit.stderr
+    );
+    bench.assert_exact(10);
+    let mut gpus = bench.seen("gpu");
+    assert_eq!(gpus.len(), 11, "{gpus:?}");
+    gpus.sort();
+    gpus.dedup();
+    assert_eq!(gpus, ["0", "1", "2", "3"].map(|gpu| format!("{gpu} ranks hidden")));
+    let logs = bench.project.path(".sweepctl/sweeps").join(name).join("arrays/0/logs");
+    let mut names: Vec<String> = fs::read_dir(logs)
+        .unwrap()
+        .map(|log| log.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(
+        names,
+        [
+            "0.0.log", "0.1.log", "0.2.log", "0.3.log", "0.log", "1.0.log", "1.1.log", "1.2.log",
+            "1.3.log", "1.log"
+        ]
+    );
+}
+
+#[test]
+fn agents_on_every_node_do_independent_runs_and_signals_reach_them_all() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    bench.grid(6, "echo \"node $SLURMD_NODENAME\" >>seen; until [ -e go ]; do sleep 0.1; done");
+    let submit = bench.begin("submit sweep.yaml -N2 --agents node -t 10 --jobs 1 --warmup 0");
+    bench.wait_for_starts(2);
+    let job = bench.queue(&["--states=R", "--format=%F"]).lines().next().unwrap().to_owned();
+    bench.slurm.run("scancel", &[&format!("{job}_0")]);
+    bench.wait_for_starts(4);
+    bench.project.write("go", "");
+    submit.end().assert(0);
+    bench.assert_exact(6);
+    bench.assert_each_slot_counts_once("", 6);
+    let mut nodes = bench.seen("node");
+    nodes.sort();
+    nodes.dedup();
+    assert_eq!(nodes.len(), 2, "{nodes:?}");
+}
+
+#[test]
 fn tasks_cancelled_by_hand_are_run_again() {
     tasks_cancelled_by_hand(&[]);
 }

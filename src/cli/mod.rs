@@ -19,6 +19,7 @@ use crate::drive::state::{self, OpenSweep};
 use crate::drive::{DriveError, Driver, environment, look};
 use crate::job::setup::{Held, Setup};
 use crate::job::task::{self, Me};
+use crate::launch::agents::Agents;
 use crate::log::sweep::{Entry, Sweep};
 use crate::log::{self, Log};
 use crate::say::{err, out};
@@ -132,6 +133,12 @@ enum JobCommand {
         /// Number of the array in the sweep log
         #[arg(long)]
         array: u32,
+        /// Several agents, as `task:4` or `node:2`: a step of the job starts them
+        #[arg(long)]
+        agents: Option<Agents>,
+        /// This process is one of that step
+        #[arg(long)]
+        in_step: bool,
         /// The shell of the set-up lines [default: bash]
         #[arg(long, allow_hyphen_values = true)]
         shell: Option<String>,
@@ -303,7 +310,16 @@ async fn run(command: Command) -> Result<u8, Failure> {
             }
             task::by_hand(&dir, args.count).await.map_err(task_failure)
         }
-        Command::Job(JobCommand::Run { dir, array, shell, set_up, teardown, agent }) => {
+        Command::Job(JobCommand::Run {
+            dir,
+            array,
+            agents,
+            in_step,
+            shell,
+            set_up,
+            teardown,
+            agent,
+        }) => {
             if agent.first().map(String::as_str) != Some("sweepctl") {
                 let text = format!("cannot run the agent `{}`", agent.join(" "));
                 return Err(Failure::new(code::COMMAND_LINE, text)
@@ -314,7 +330,18 @@ async fn run(command: Command) -> Result<u8, Failure> {
             let shell = shell.unwrap_or_default().split_whitespace().map(str::to_owned).collect();
             let setup = Setup { shell, lines: set_up, teardown };
             let held = Held::from_env(|name| std::env::var(name).ok());
-            task::run(&dir, me, setup, held).await.map_err(task_failure)
+            let side = match agents {
+                Some(agents) if in_step => Some(
+                    agents
+                        .of_this_process(|name| std::env::var(name).ok())
+                        .map_err(|text| Failure::new(code::COMMAND_LINE, text))?,
+                ),
+                Some(agents) => {
+                    return task::run_agents(&dir, &me, agents).await.map_err(task_failure);
+                }
+                None => None,
+            };
+            task::run(&dir, me, side, setup, held).await.map_err(task_failure)
         }
     }
 }

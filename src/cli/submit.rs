@@ -10,6 +10,7 @@ use super::sbatch_args::SbatchArgs;
 use super::{Failure, Place, code, logical_cwd, template, view, watch};
 use crate::drive::state::{self, Around, OpenSweep, RunsOn, STATE_DIR, SweepFile};
 use crate::drive::{Driver, environment, render_script};
+use crate::launch::agents::{Agents, Gate};
 use crate::launch::environment::misspelt;
 use crate::launch::logs::LogName;
 use crate::launch::request::{Given, Partition, Ranks, Remark, Request};
@@ -41,6 +42,9 @@ pub(super) struct SubmitArgs {
     /// Runs that one task does, one after the other [default: 1]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
     runs_per_job: Option<u32>,
+    /// Agents of each job: one, one on each node, or one on each rank, whose runs are independent [default: job]
+    #[arg(long, value_name = "WHERE", value_parser = ["job", "node", "task"])]
+    agents: Option<String>,
     /// The sweep's name [default: the file's `name`, or its own]
     #[arg(long)]
     name: Option<String>,
@@ -148,6 +152,7 @@ fn flags(args: &SubmitArgs, here: &Path) -> Result<Layer, Failure> {
         ("jobs", args.jobs.map(Value::Count)),
         ("parallel", args.parallel.map(Value::Count)),
         ("runs-per-job", args.runs_per_job.map(Value::Count)),
+        ("agents", args.agents.clone().map(Value::Text)),
         ("max-attempts", args.max_attempts.map(Value::Count)),
         ("warmup", args.warmup.map(Value::Count)),
         ("requeue", requeue.map(Value::Switch)),
@@ -275,7 +280,7 @@ fn ranks(file: &SweepFile) -> Ranks {
 fn say_plan(
     settings: &Settings,
     given: &[Given],
-    jobs: u64,
+    (jobs, agents): (u64, Option<Agents>),
     partitions: &[Partition],
 ) -> Result<(), Failure> {
     let request = Request::of(given);
@@ -289,11 +294,14 @@ fn say_plan(
     let count =
         |number: u64, one: &str| format!("{number} {one}{}", if number == 1 { "" } else { "s" });
     let each = [
-        (settings.runs_per_job > 1).then(|| format!("up to {} runs", settings.runs_per_job)),
+        (settings.runs_per_job > 1).then(|| match agents {
+            Some(_) => format!("up to {} runs of each agent", settings.runs_per_job),
+            None => format!("up to {} runs", settings.runs_per_job),
+        }),
         (request.nodes > 1).then(|| format!("{} nodes", request.nodes)),
         Some(count(request.ranks.into(), "rank")),
         request.gpus.filter(|gpus| *gpus > 0).map(|gpus| count(gpus.into(), "GPU")),
-        Some("1 agent".to_owned()),
+        Some(count(agents.map_or(1, |agents| agents.count).into(), "agent")),
     ];
     let each: Vec<String> = each.into_iter().flatten().collect();
     err!("{}, each with {}; {cost}", count(jobs, "job"), each.join(", "));
@@ -350,13 +358,19 @@ pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
     let (mut named, given): (Vec<Given>, Vec<Given>) =
         settings.options.iter().cloned().partition(|given| LOGS.contains(&given.name.as_str()));
     let options: Vec<String> = given.iter().map(Given::word).collect();
-    let (budget, reason) = budget(&args, &settings, &spec)?;
+    let request = Request::of(&given);
+    let agents = settings.agents.map(|gate| Agents {
+        gate,
+        count: if gate == Gate::Task { request.ranks } else { request.nodes },
+    });
+    let (budget, reason) = budget(&args, &settings, agents, &spec)?;
     let folder = settings.chdir.as_ref().map_or_else(|| here.clone(), |dir| here.join(dir));
     if !folder.is_dir() {
         let text = format!("--chdir {}: there is no such folder", folder.display());
         return Err(Failure::new(code::COMMAND_LINE, text));
     }
     let mut around = around::of(&settings, &here)?;
+    around.agents = agents;
     let asked = asked(&args, &settings, &text, &(&options, &folder, &around));
     let state_dir = match &settings.state_dir {
         Some(dir) => super::absolute(dir),
@@ -387,6 +401,7 @@ pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
             jobs: settings.floors.tasks(settings.jobs.filter(|_| !args.detach)),
             parallel: settings.parallel,
             runs_per_job: settings.runs_per_job,
+            agents: agents.map_or(1, |agents| agents.count),
             max_array_size: u32::MAX,
             job_name: name,
             spans: spans(settings.local),
@@ -403,14 +418,16 @@ pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
     };
     err!("{}: {budget} runs ({reason}); the sweep lives in {}", file.name, state_dir.display());
     fill_in_logs(&mut file, settings.local)?;
-    let jobs = u64::from(budget.div_ceil(settings.runs_per_job));
+    let jobs = u64::from(budget.div_ceil(file.policy.slots_per_task()));
     if !settings.local {
-        report(request::remarks(&given, ranks(&file)))?;
+        // Ranks that have an agent each are used.
+        let ranks = if agents.is_some() { Ranks::Started } else { ranks(&file) };
+        report(request::remarks(&given, ranks))?;
         warn_of_environment(&file.around);
     }
     if args.dry_run {
         if !settings.local {
-            say_plan(&settings, &given, jobs, &[])?;
+            say_plan(&settings, &given, (jobs, agents), &[])?;
         }
         let commands = first_commands(&file);
         err!(
@@ -454,7 +471,7 @@ pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
         None
     } else {
         let (slurm, limits, partitions) = check_with_slurm(&state_dir, &file, &given).await?;
-        say_plan(&settings, &given, jobs, &partitions)?;
+        say_plan(&settings, &given, (jobs, agents), &partitions)?;
         file.policy.max_array_size = limits.max_array_size.min(limits.max_array_tasks);
         Some((slurm, limits))
     };
@@ -506,6 +523,7 @@ fn read(path: &Path) -> Result<(SweepSpec, Vec<u8>), Failure> {
 fn budget(
     args: &SubmitArgs,
     settings: &Settings,
+    agents: Option<Agents>,
     spec: &SweepSpec,
 ) -> Result<(u32, String), Failure> {
     let limits = [
@@ -518,8 +536,9 @@ fn budget(
     let (budget, reason) = match (smallest, settings.jobs) {
         (Some((limit, word)), _) => (limit, word.to_owned()),
         (None, Some(jobs)) => {
-            let all = u64::from(jobs) * u64::from(settings.runs_per_job);
-            let each = settings.runs_per_job;
+            let agents = agents.map_or(1, |agents| agents.count);
+            let each = settings.runs_per_job.saturating_mul(agents);
+            let all = u64::from(jobs) * u64::from(each);
             (all, format!("{jobs} jobs with {each} each, as the file sets no end"))
         }
         (None, None) => {

@@ -320,6 +320,7 @@ mod tests {
                 jobs: None,
                 parallel: None,
                 runs_per_job: 1,
+                agents: 1,
                 max_array_size: 1000,
                 job_name: "s".to_owned(),
                 spans: Spans::default(),

@@ -715,6 +715,7 @@ fn script_context(
             .to_string_lossy()
             .into_owned(),
         count: file.policy.runs_per_job,
+        agents: file.around.agents.map(|agents| agents.to_string()).unwrap_or_default(),
         shell: file.around.shell.clone(),
         set_up: file.around.set_up.clone(),
         teardown: file.around.teardown.clone(),

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::journal::{self, Place};
+use crate::launch::agents::Agents;
 use crate::launch::container::Container;
 use crate::log::slot::{Phase, Slot};
 use crate::log::sweep::Sweep;
@@ -68,6 +69,8 @@ pub struct SweepFile {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Around {
+    /// Several agents in each job; one in its batch script if it is `None`.
+    pub agents: Option<Agents>,
     /// The shell of the set-up lines; bash if it is empty.
     pub shell: String,
     /// Lines that it runs between the claim of a run and the agent.

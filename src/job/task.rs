@@ -10,6 +10,7 @@ use super::program::{self, Exit, Launch, Signals};
 use super::setup::{self, Held, Setup};
 use crate::drive::logs;
 use crate::drive::state::{self, OpenSweep, RunsOn, StateError};
+use crate::launch::agents::{Agents, NOT_FOR_THE_STEP, Side};
 use crate::launch::logs::LogName;
 use crate::log::slot::{ClaimRule, Claimant, Entry, Outcome, Record, Slot};
 use crate::log::sweep::{self, Pair, Sweep};
@@ -113,25 +114,44 @@ struct Task {
 /// Runs what the task carries; answers the exit code.
 ///
 /// `held` is what this process claimed before it became the shell of the set-up lines and itself again.
-pub async fn run(dir: &Path, me: Me, setup: Setup, held: Option<Held>) -> Result<u8, TaskError> {
+///
+/// `side` tells which agent this is, if the task has several: each takes its share.
+pub async fn run(
+    dir: &Path,
+    me: Me,
+    side: Option<Side>,
+    setup: Setup,
+    held: Option<Held>,
+) -> Result<u8, TaskError> {
     let signals = install()?;
     let sweep = OpenSweep::open_for_task(dir)?;
     let array = sweep.log.state.array(me.array);
     let pairs = array.and_then(|array| array.tasks.get(me.task as usize)).cloned();
-    let pairs = pairs.ok_or(TaskError::NoTask { array: me.array, task: me.task })?;
+    let mut pairs = pairs.ok_or(TaskError::NoTask { array: me.array, task: me.task })?;
+    if let Some(side) = side {
+        pairs = side.share(&pairs);
+    }
     if let Some(first) = pairs.first() {
         crate::abort::in_task(&me.job, me.task, me.leg, (first.0, first.1));
     }
     if held.is_none() {
         let time = humantime::format_rfc3339_seconds(std::time::SystemTime::now());
-        say(&format!("job {}_{}, leg {}, on {}, {time}", me.job, me.task, me.leg, log::host()));
+        let agent = side.map(|side| format!(", agent {} of {}", side.index + 1, side.count));
+        let agent = agent.unwrap_or_default();
+        say(&format!(
+            "job {}_{}, leg {}, on {}{agent}, {time}",
+            me.job,
+            me.task,
+            me.leg,
+            log::host()
+        ));
     }
     let fence = log::set_fence(dir, me.array, Fence::Job(me.job.clone()), PATIENCE)?;
     if fence != Fence::Job(me.job.clone()) {
         say("this array is another job's or void: nothing to do");
         return Ok(0);
     }
-    if own_log(&sweep).is_some_and(|name| !name.is_shared) {
+    if side.is_none() && own_log(&sweep).is_some_and(|name| !name.is_shared) {
         link_log(&state::log_path(dir, me.array, me.task));
     }
     // What comes before the claimed pair had nothing to do: the lines run before the first run.
@@ -142,6 +162,74 @@ pub async fn run(dir: &Path, me: Me, setup: Setup, held: Option<Held>) -> Result
         task.setup.tear_down().into_iter().for_each(|said| say(&said));
     }
     code
+}
+
+/// Starts the agents of a task as one step, and waits for them; answers the step's exit code.
+///
+/// The step's processes are this program again: each claims, records and beats for itself.
+pub async fn run_agents(dir: &Path, me: &Me, agents: Agents) -> Result<u8, TaskError> {
+    let mut signals = install()?;
+    let sweep = OpenSweep::open_for_task(dir)?;
+    let array = sweep.log.state.array(me.array);
+    let pairs = array.and_then(|array| array.tasks.get(me.task as usize));
+    let pairs = pairs.ok_or(TaskError::NoTask { array: me.array, task: me.task })?;
+    let log = state::log_path(dir, me.array, me.task);
+    let logs = log.parent().unwrap_or(dir).to_owned();
+    let io = |what: &str| {
+        let what = what.to_owned();
+        move |source| TaskError::Io { what, source }
+    };
+    let mut again: Vec<OsString> =
+        vec![std::env::current_exe().map_err(io("cannot find this program"))?.into()];
+    for word in std::env::args_os().skip(1) {
+        let last = word == "--";
+        if last && !again.contains(&OsString::from("--in-step")) {
+            again.push("--in-step".into());
+        }
+        again.push(word);
+    }
+    let var = |name: &str| std::env::var(name).ok();
+    let argv = agents.step(pairs.len() as u32, &logs, me.task, var, again);
+    say(&format!(
+        "job {}_{}, leg {}, on {}: {} agents, whose logs are {}.N.log beside this one",
+        me.job,
+        me.task,
+        me.leg,
+        log::host(),
+        agents.count.min(pairs.len() as u32),
+        me.task
+    ));
+    let env = std::env::vars_os()
+        .filter(|(name, _)| !NOT_FOR_THE_STEP.iter().any(|other| name == other))
+        .collect();
+    let launch = Launch { linger: Duration::from_secs(5), ..Launch::new(argv, env) };
+    let ended = program::start(&launch)
+        .await
+        .map_err(io("cannot start the agents by srun"))?
+        .wait(&mut signals, std::future::pending())
+        .await
+        .map_err(io("srun"))?;
+    let code = match ended.exit {
+        Exit::Code(code) => code,
+        Exit::Signal(signal) => 128 + signal,
+    };
+    if code != 0 {
+        show_ends(&logs, me.task, agents.count);
+    }
+    Ok(code as u8)
+}
+
+/// Prints the end of each agent's log into the task's own, which is where people look.
+fn show_ends(logs: &Path, task: u32, count: u32) {
+    for agent in 0..count {
+        let text = fs::read(logs.join(format!("{task}.{agent}.log"))).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<&str> = text.lines().collect();
+        if !lines.is_empty() {
+            say(&format!("agent {} ended with:", agent + 1));
+            lines[lines.len().saturating_sub(8)..].iter().for_each(|line| err!("  {line}"));
+        }
+    }
 }
 
 /// Takes open slots by hand, `count` at most, one after the other; answers the exit code.
@@ -466,7 +554,8 @@ impl Task {
             .filter(|(name, _)| {
                 let name = name.to_string_lossy();
                 let ours = name.starts_with("SWEEPCTL_ABORT_") || setup::is_ours(&name);
-                let hidden = file.around.hide_slurm && is_of_ranks(&name);
+                let hidden =
+                    (file.around.hide_slurm || file.around.agents.is_some()) && is_of_ranks(&name);
                 !(ours || hidden || name == "WANDB_SERVICE")
             })
             .collect();

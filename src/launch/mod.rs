@@ -1,5 +1,6 @@
 //! What is given to sbatch: the script and the options.
 
+pub mod agents;
 pub mod container;
 pub mod environment;
 pub mod logs;
@@ -37,6 +38,8 @@ pub struct ScriptContext {
     pub bin_dir: String,
     /// Runs of each task, at most.
     pub count: u32,
+    /// Several agents in each job, as `task:4`; empty: one.
+    pub agents: String,
     /// The shell of the set-up lines; bash if it is empty.
     pub shell: String,
     /// Lines that it runs between the claim of a run and the agent.
@@ -185,6 +188,7 @@ mod tests {
             sweep_dir: "/home/ann/it's here/$(touch x)".into(),
             bin_dir: "/home/ann/bin".into(),
             count: 1,
+            agents: String::new(),
             shell: String::new(),
             set_up: vec![
                 "module load cuda/12".into(),

@@ -39,6 +39,7 @@ pub fn faults(template: &str) -> Result<Vec<String>, RenderError> {
             sweep_dir: "/probe dir".to_owned(),
             bin_dir: "/probe bin".to_owned(),
             count: 3,
+            agents: "node:5".to_owned(),
             shell: "bash --probe".to_owned(),
             set_up: vec!["probe set-up".to_owned()],
             teardown: vec!["probe teardown".to_owned()],
@@ -130,6 +131,7 @@ fn faults_of(script: &str, context: &ScriptContext) -> Vec<String> {
                 );
             }
             let around = [
+                ("--agents", &context.agents, "{{#if agents}} --agents {{agents}} {{/if}}"),
                 ("--shell", &context.shell, "{{#if shell}} --shell {{sh shell}} {{/if}}"),
                 ("--set-up", &context.set_up[0], "{{#each set_up}} --set-up {{sh this}} {{/each}}"),
                 ("--teardown", &context.teardown[0], "{{#each teardown}} --teardown {{sh this}} {{/each}}"),
@@ -186,6 +188,7 @@ mod tests {
             ("job run --dir {{sh sweep_dir}}", "job go", "claim and the record"),
             ("--array {{array}}", "--array 0", "claim and the record"),
             ("agent --count {{count}}", "agent --count 1", "working line"),
+            ("  --agents {{agents}} \\\n", "", "--agents"),
             ("  --shell {{sh shell}} \\\n", "", "--shell"),
             ("  --set-up {{sh this}} \\\n", "", "--set-up"),
             ("  --teardown {{sh this}} \\\n", "", "--teardown"),

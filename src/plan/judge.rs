@@ -109,12 +109,16 @@ fn verdict(seen: &Seen, slot: &Slot, holder: &Holder, end: &End) -> Entry {
             seen_by: Some(format!("SLURM: {}", words(end))),
         })
     };
+    // The exit code is that of one agent, nobody knows which, if there are several.
+    let alone = seen.policy.agents <= 1;
     match end {
         End::Known(State::Timeout | State::Deadline, _) => record(Outcome::Timeout, None),
-        End::Known(State::OutOfMemory, _) => record(Outcome::OutOfMemory, None),
-        End::Known(State::Completed, Some((0, 0))) if !noted => record(Outcome::Finished, Some(0)),
+        End::Known(State::OutOfMemory, _) if alone => record(Outcome::OutOfMemory, None),
+        End::Known(State::Completed, Some((0, 0))) if !noted && alone => {
+            record(Outcome::Finished, Some(0))
+        }
         // 75 is our own "nothing was decided"; from 128 on a signal ended the batch script.
-        End::Known(State::Failed, Some((code @ (1..=74 | 76..=127), 0))) if !noted => {
+        End::Known(State::Failed, Some((code @ (1..=74 | 76..=127), 0))) if !noted && alone => {
             record(Outcome::Failed, Some(*code))
         }
         End::Known(State::Cancelled { by: Some(by) }, _)

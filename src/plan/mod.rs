@@ -30,14 +30,29 @@ pub struct Policy {
     pub jobs: Option<u32>,
     /// Tasks running at a time; none: no limit.
     pub parallel: Option<u32>,
-    /// Slots that one task carries.
+    /// Runs that each agent does, one after the other.
     pub runs_per_job: u32,
+    /// Agents of one task, side by side.
+    #[serde(default = "one")]
+    pub agents: u32,
     /// Tasks of one array, at most (SLURM's MaxArraySize).
     pub max_array_size: u32,
     /// The user's part of the job names.
     pub job_name: String,
     /// Spans of the watcher's clock.
     pub spans: Spans,
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl Policy {
+    /// Slots that one task carries.
+    #[must_use]
+    pub fn slots_per_task(&self) -> u32 {
+        self.runs_per_job.max(1).saturating_mul(self.agents.max(1))
+    }
 }
 
 /// How long absence must last before it means something, in seconds.
@@ -601,7 +616,7 @@ fn open_arrays(seen: &Seen, plan: &mut Plan) {
     // Topping up one task at a time would be a loop of sbatch: wait until a quarter of the room is free.
     let quarter = policy.jobs.map_or(1, |jobs| jobs.div_ceil(4)) as usize;
     let mut tasks: Vec<Vec<Pair>> =
-        free.chunks(policy.runs_per_job.max(1) as usize).map(<[Pair]>::to_vec).collect();
+        free.chunks(policy.slots_per_task() as usize).map(<[Pair]>::to_vec).collect();
     if room == 0 || (room < quarter && tasks.len() > room && !seen.pending.is_empty()) {
         return;
     }

@@ -160,6 +160,7 @@ fn policy() -> Policy {
         jobs: None,
         parallel: None,
         runs_per_job: 1,
+        agents: 1,
         max_array_size: 1000,
         job_name: "sim".to_owned(),
         spans: Spans::default(),

@@ -12,6 +12,7 @@ fn policy() -> Policy {
         jobs: None,
         parallel: Some(8),
         runs_per_job: 1,
+        agents: 1,
         max_array_size: 1000,
         job_name: "lr".to_owned(),
         spans: Spans::default(),
@@ -177,4 +178,55 @@ fn an_array_none_of_whose_attempts_waits_is_over_and_not_new() {
     ledger.slots[0] = Slot::default();
     ledger.slots[0].apply(0, &revoke, 0).expect("the slot is open");
     assert!(!is_unseen(&ledger, vec![]));
+}
+
+/// What the planner appends for a run whose task ended so, in a sweep with that many agents a task.
+fn verdict(agents: u32, state: State, exit: (i32, i32)) -> Entry {
+    let mut ledger = ledger(job());
+    claim(&mut ledger, 0);
+    let run = Entry::Run { run: "r".to_owned() };
+    ledger.slots[0].apply(1, &run, 0).expect("it is held");
+    let row = HistoryRow {
+        job: JobId::from("7"),
+        task: Some(0),
+        tasks: vec![0],
+        whole_array: false,
+        state,
+        exit,
+        name: "lr-a".to_owned(),
+        leg: 0,
+        start: None,
+        end: None,
+        node: None,
+    };
+    let snapshot = Snapshot {
+        queue: Some(Vec::new()),
+        history: Some(vec![row]),
+        accounting: true,
+        ..Snapshot::default()
+    };
+    let policy = Policy { agents, ..policy() };
+    let plan = plan(&policy, &ledger, &snapshot, &Sightings::default(), 0);
+    let entry = plan.actions.into_iter().find_map(|action| match action {
+        Action::Slot(0, entry) => Some(entry),
+        _ => None,
+    });
+    entry.expect("a verdict")
+}
+
+#[test]
+fn the_exit_code_of_several_agents_is_no_verdict_on_one_of_them() {
+    let is_record = |entry: &Entry| matches!(entry, Entry::Record(_));
+    let ends = [
+        (State::Completed, (0, 0), true),
+        (State::Failed, (3, 0), true),
+        (State::OutOfMemory, (0, 125), true),
+        (State::Timeout, (0, 0), true),
+        (State::NodeFail, (0, 0), false),
+    ];
+    for (state, exit, alone) in ends {
+        let several = matches!(state, State::Timeout);
+        assert_eq!(is_record(&verdict(1, state.clone(), exit)), alone, "{state}");
+        assert_eq!(is_record(&verdict(4, state.clone(), exit)), several, "{state}");
+    }
 }

@@ -82,6 +82,7 @@ pub const KEYS: &[Key] = {
         key("jobs", Count(1), None, Some("SWEEPCTL_JOBS"), "array tasks in the queue or running at a time"),
         key("parallel", Count(1), None, Some("SWEEPCTL_PARALLEL"), "array tasks running at a time"),
         key("runs-per-job", Count(1), Some("1"), Some("SWEEPCTL_RUNS_PER_JOB"), "runs that one task does, one after the other"),
+        key("agents", OneOf(&["job", "node", "task"]), Some("job"), Some("SWEEPCTL_AGENTS"), "agents of each job: one, one on each node, or one on each rank"),
         key("max-attempts", Count(1), Some("3"), Some("SWEEPCTL_MAX_ATTEMPTS"), "tries at a run that machines or people took"),
         key("warmup", Count(0), Some("4"), Some("SWEEPCTL_WARMUP"), "runs that may start before one has lived for a minute; 0: no such caution"),
         key("requeue", Switch, Some("true"), Some("SWEEPCTL_REQUEUE"), "whether SLURM may start a task again by itself"),

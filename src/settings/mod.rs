@@ -15,6 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::launch::agents::Gate;
 use crate::launch::request::Given;
 use crate::sweep::problem::nearest;
 
@@ -41,6 +42,8 @@ pub struct Settings {
     pub parallel: Option<u32>,
     /// Runs that one task does.
     pub runs_per_job: u32,
+    /// Where each job's agents are, if it has several: `node` or `task`.
+    pub agents: Option<Gate>,
     /// Tries at a run that machines or people took.
     pub max_attempts: u32,
     /// Runs that may start before the sweep is warm.
@@ -327,6 +330,11 @@ impl Sources {
             jobs: all.count("jobs"),
             parallel: all.count("parallel"),
             runs_per_job: count("runs-per-job"),
+            agents: match all.text("agents").as_deref() {
+                Some("task") => Some(Gate::Task),
+                Some("node") => Some(Gate::Node),
+                _ => None,
+            },
             max_attempts: count("max-attempts"),
             warmup: count("warmup"),
             requeue: switch("requeue"),

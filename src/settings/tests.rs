@@ -370,6 +370,7 @@ sbatch: ['--container-image=a b']
     insta::assert_snapshot!(show(&first, true), @r##"
     jobs: 5                                   # s.yaml:1
     runs-per-job: 1                           # default
+    agents: job                               # default
     max-attempts: 3                           # default
     warmup: 4                                 # default
     requeue: false                            # s.yaml:2
