@@ -96,6 +96,16 @@ fn a_set_up_line_that_fails_stops_the_sweep_with_its_text_and_costs_no_run() {
 }
 
 #[test]
+fn without_a_warm_up_a_set_up_line_that_fails_gives_every_run_up_in_the_end() {
+    let scratch = project(2, "echo $SWEEPCTL_SLOT >> ran");
+    let more = ["--warmup", "0", "--max-attempts", "2", "--setup", "echo tried >> tried; false"];
+    let err = run(&scratch, &more, 6);
+    assert!(err.contains("2 given up"), "{err}");
+    assert_eq!(scratch.read("tried"), "tried\n".repeat(4));
+    assert!(!scratch.path("ran").exists());
+}
+
+#[test]
 fn a_line_that_leaves_the_shell_is_named() {
     let scratch = project(1, "echo $SWEEPCTL_SLOT >> ran");
     let err = run(&scratch, &["--setup", "exit 0"], 6);

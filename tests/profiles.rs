@@ -16,8 +16,8 @@ use std::process::Command;
 use serde_json::Value;
 use support::{Scratch, repository};
 
-/// What a run notes of its environment: `NAME=value` lines, and then a line `end`.
-const PROGRAM: &str = "{ env; echo \"CWD=$PWD\"; echo end; } >> \"$HOME/seen\"\n";
+/// What a run notes of its environment: `NAME=value` lines, in a file of its own.
+const PROGRAM: &str = "{ env; echo \"CWD=$PWD\"; } > \"$HOME/seen/$SWEEPCTL_SLOT\"\n";
 
 /// Scripts that sweepctl does not replace, and why; at most three.
 const REFUSED: &[(&str, &str)] = &[(
@@ -135,6 +135,7 @@ fn project(profile: &Profile) -> (Scratch, Command) {
     );
     scratch.write("img.sif", "");
     for (file, text) in [
+        ("seen/.here", ""),
         (".bashrc", "export FROM_BASHRC=yes\n[ -n \"$NOT_SET\" ] && echo never\n"),
         ("wandb-key", "0123456789abcdef0123456789abcdef01234567\n"),
         ("data/points", "1 2 3\n"),
@@ -145,7 +146,7 @@ fn project(profile: &Profile) -> (Scratch, Command) {
     let bin = scratch.path("../bin");
     tool(
         &bin.join("uv"),
-        "#!/bin/sh\n[ \"$1\" = run ] || exit 9\nshift\nexport FROM_UV=yes\nexec \"$@\"\n",
+        "#!/bin/bash\n[ \"$1\" = run ] || exit 9\nshift\nexport FROM_UV=yes\nexec \"$@\"\n",
     );
     tool(&bin.join("pip"), "#!/bin/sh\n[ \"$1\" = install ] && echo pip >> \"$HOME/pip\"\n");
     tool(
@@ -155,12 +156,13 @@ fn project(profile: &Profile) -> (Scratch, Command) {
     let inside = "while :; do case $1 in exec) shift;; --bind|--pwd) shift 2;; --*) shift;; *) break;; esac; done\n";
     tool(
         &bin.join("singularity"),
-        &format!("#!/bin/sh\n{inside}shift\nexport FROM_CONTAINER=singularity\nexec \"$@\"\n"),
+        &format!("#!/bin/bash\n{inside}shift\nexport FROM_CONTAINER=singularity\nexec \"$@\"\n"),
     );
-    // Starts as many as it is told to, each with its rank and its own log, as srun does.
+    // Starts as many as it is told to, each with its rank and its own log, as srun does; by bash, as other shells do
+    // not hand exported functions on.
     tool(
         &bin.join("srun"),
-        "#!/bin/sh\nntasks=1\nwhile :; do case $1 in --ntasks=*) ntasks=${1#*=};; --output=*) log=${1#*=};;\n\
+        "#!/bin/bash\nntasks=1\nwhile :; do case $1 in --ntasks=*) ntasks=${1#*=};; --output=*) log=${1#*=};;\n\
          --container-image=*) export FROM_CONTAINER=srun;; --*) ;; *) break;; esac; shift; done\n\
          [ \"$log\" ] || exec \"$@\"\nrank=0\nwhile [ $rank -lt $ntasks ]; do\n\
          SLURM_PROCID=$rank SLURM_NODEID=$rank \"$@\" >>\"${log%\\%t.log}$rank.log\" 2>&1 &\n\
@@ -305,12 +307,15 @@ fn every_profile_starts_as_many_agents_as_were_wanted_in_the_environment_that_wa
         if agents as u32 != profile.agents() || logs.len() - usize::from(several) != agents {
             differences.push(format!("{}: {agents} agents, {} logs", profile.id, logs.len()));
         }
-        let seen = scratch.read("../home/seen");
-        let runs: Vec<&str> = seen.split("\nend\n").filter(|run| !run.is_empty()).collect();
+        let seen = fs::read_dir(scratch.path("../home/seen")).unwrap();
+        let runs: Vec<String> = seen
+            .map(|run| fs::read_to_string(run.unwrap().path()).unwrap())
+            .filter(|run| !run.is_empty())
+            .collect();
         if runs.len() as u32 != profile.runs_per_job() * profile.agents() {
             differences.push(format!("{}: {} runs in its job", profile.id, runs.len()));
         }
-        for run in runs {
+        for run in &runs {
             let seen = run.lines().filter_map(|line| line.split_once('=')).collect();
             differences.extend(environment_faults(&profile, &seen));
         }

@@ -895,7 +895,7 @@ fn logs_have_the_names_that_were_asked_for_and_are_found_all_the_same() {
 }
 
 #[test]
-fn agents_on_every_rank_do_independent_runs_with_a_share_of_the_gpus_each() {
+fn r81_agents_on_every_rank_do_independent_runs_with_a_share_of_the_gpus_each() {
     let Some(bench) = Bench::start(&[("GPUS", "4")]) else { return };
     // Slot 5 kills its own agent: the others go on, and it is run again.
     bench.grid(
@@ -957,6 +957,50 @@ fn agents_on_every_node_do_independent_runs_and_signals_reach_them_all() {
     nodes.sort();
     nodes.dedup();
     assert_eq!(nodes.len(), 2, "{nodes:?}");
+}
+
+#[test]
+fn r10_srun_in_the_command_gives_every_rank_the_same_values() {
+    let Some(bench) = Bench::start(&[]) else { return };
+    bench.grid(3, "echo \"rank $SLURM_PROCID $SWEEPCTL_SLOT $*\" >>seen");
+    let sweep = bench.project.read("sweep.yaml").replace("command: [sh,", "command: [srun, sh,");
+    bench.project.write("sweep.yaml", &sweep);
+    let said = bench.run("submit sweep.yaml -n4 -t 10 --warmup 0").assert(0).stderr;
+    assert!(!said.contains("nothing starts the program on them"), "{said}");
+    for slot in 0..3 {
+        let mut ranks: Vec<String> = bench.seen("rank");
+        ranks.retain(|rank| rank.contains(&format!(" {slot} --x={slot}")));
+        ranks.sort();
+        let want: Vec<String> = (0..4).map(|rank| format!("{rank} {slot} --x={slot}")).collect();
+        assert_eq!(ranks, want);
+    }
+    assert_eq!(bench.status()["finished"], 3);
+}
+
+#[test]
+fn r64_and_r72_arrays_are_as_large_as_the_site_allows_and_share_the_throttle() {
+    let Some(bench) = Bench::start(&[("MAX_ARRAY_SIZE", "11")]) else { return };
+    bench.grid(25, "until [ -e go ]; do sleep 0.1; done");
+    bench.run("submit sweep.yaml --detach --parallel 4 --warmup 0 -t 10").assert(0);
+    let rows = bench.queue(&["--format=%F %K"]);
+    let arrays: std::collections::BTreeSet<&str> =
+        rows.lines().filter_map(|row| row.split(' ').next()).collect();
+    assert_eq!((arrays.len(), rows.lines().count()), (3, 25), "{rows}");
+    let mut throttles = 0;
+    for array in arrays {
+        let job = bench.slurm.run("scontrol", &["show", "job", array]);
+        let throttle =
+            job.split_whitespace().find_map(|word| word.strip_prefix("ArrayTaskThrottle="));
+        throttles += throttle.unwrap().parse::<u32>().unwrap();
+    }
+    assert_eq!(throttles, 4);
+    let index = |row: &str| row.split(' ').nth(1).unwrap().parse::<u32>().unwrap();
+    assert!(rows.lines().all(|row| index(row) <= 10), "{rows}");
+    bench.wait_for_starts(4);
+    bench.project.write("go", "");
+    bench.run("watch").assert(0);
+    bench.assert_exact(25);
+    bench.assert_never_more_than(4);
 }
 
 #[test]
@@ -1211,7 +1255,7 @@ fn status_and_calls(bench: &Bench) -> (serde_json::Value, usize, String) {
 }
 
 #[test]
-fn status_says_why_tasks_wait_by_one_look_for_all_sweeps() {
+fn r79_status_says_why_tasks_wait_by_one_look_for_all_sweeps() {
     let Some(bench) = Bench::start(&[]) else { return };
     bench.grid(3, ":");
     bench.slurm.run("sbatch", &["--output=/dev/null", "--wrap=false"]);

@@ -366,7 +366,9 @@ impl Task {
             Ok(launch) => launch,
             Err(why) => {
                 say(&why);
-                self.release(&slot_log, &mut slot, &who, why, !self.sweep.log.state.warm)?;
+                // Before a run has lived, the breaker counts such failures; without it, attempts do.
+                let early = !self.sweep.log.state.warm && self.sweep.file.policy.warmup > 0;
+                self.release(&slot_log, &mut slot, &who, why, early)?;
                 self.trip_if_spent()?;
                 return Ok(Done::Stop(1));
             }
