@@ -119,6 +119,23 @@ fn r36_a_run_that_is_tried_again_has_the_values_that_it_had() {
 }
 
 #[test]
+fn r41_status_shows_the_exact_command_of_a_run() {
+    let scratch = grid("{x: {values: [0, 'it is']}}", "[ \"$1\" = --x=0 ]");
+    run(&scratch, &format!("{LOCAL} --warmup 0"), 6);
+    let (out, _) = run(&scratch, "status --run 1", 0);
+    let mut lines = out.lines();
+    let first = lines.next().unwrap();
+    assert!(first.starts_with("sweep, run ") && first.ends_with(" (slot 1): failed"), "{out}");
+    assert_eq!(lines.next().unwrap(), "  command  sh train.sh '--x=it is'");
+    assert!(out.contains("\n  exit     1\n"), "{out}");
+    assert!(out.contains("/arrays/0/logs/1.log\n"), "{out}");
+    let id = first.split(' ').nth(2).unwrap();
+    assert_eq!(run(&scratch, &format!("status sweep --run {id}"), 0).0, out);
+    let (_, err) = run(&scratch, "status --run r9", 2);
+    assert!(err.contains("sweep has had no run `r9` so far"), "{err}");
+}
+
+#[test]
 fn r43_a_program_runs_where_submit_was_called() {
     let scratch = grid("{x: {value: 0}}", "pwd > seen; echo \"$PYTHONPATH\" >> seen");
     run(&scratch, &format!("{LOCAL} --export PYTHONPATH=src"), 0);

@@ -19,12 +19,14 @@ use crate::drive::state::{self, OpenSweep};
 use crate::drive::{DriveError, Driver, environment, look};
 use crate::job::setup::{Held, Setup};
 use crate::job::task::{self, Me};
+use crate::launch;
 use crate::launch::agents::Agents;
 use crate::log::sweep::{Entry, Sweep};
 use crate::log::{self, Log};
 use crate::say::{err, out};
 use crate::search;
 use crate::settings::Floors;
+use crate::sweep as sweep_file;
 use crate::view::{Facts, QueueView, SweepView};
 
 /// Exit codes, as the reference documents them.
@@ -112,6 +114,9 @@ struct StatusArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Show one run, by its id or its slot's number: what it was started with, and where its log is
+    #[arg(long, value_name = "RUN", conflicts_with = "json")]
+    run: Option<String>,
 }
 
 #[derive(clap::Args, Debug)]
@@ -403,6 +408,10 @@ async fn command_entry(
 }
 
 async fn status(args: &StatusArgs) -> Result<u8, Failure> {
+    if let Some(run) = &args.run {
+        out!("{}", one_run(&args.named.open()?, run)?);
+        return Ok(0);
+    }
     let state_dir = args.named.place.find()?;
     let names = match &args.named.name {
         Some(name) => vec![name.clone()],
@@ -429,6 +438,47 @@ async fn status(args: &StatusArgs) -> Result<u8, Failure> {
         out!("{}", texts.join("\n\n"));
     }
     Ok(0)
+}
+
+/// What there is to say of one run: its command above all, as its agent started it.
+fn one_run(sweep: &OpenSweep, wanted: &str) -> Result<String, Failure> {
+    let file = &sweep.file;
+    let view = view(sweep);
+    let is_wanted = |run: &&crate::view::RunView| {
+        state::run_id(&file.nonce, run.slot) == wanted || run.slot.to_string() == wanted
+    };
+    let Some(run) = view.runs.iter().find(is_wanted) else {
+        let text = format!("{} has had no run `{wanted}` so far", file.name);
+        return Err(Failure::new(code::COMMAND_LINE, text)
+            .help("`sweepctl status --json` lists those that there are"));
+    };
+    let last = sweep.slots().nth(run.slot as usize).and_then(|slot| slot.last.clone());
+    let (leg, log) = last
+        .map_or((0, None), |who| (who.leg, Some(state::log_path(&sweep.dir, who.array, who.task))));
+    let run_dir = state::run_dir(&sweep.dir, run.slot, run.attempt, leg);
+    let json_file = run_dir.join("args.json").to_string_lossy().into_owned();
+    let envvar = |name: &str| std::env::var(name).ok();
+    let argv =
+        sweep_file::argv(&file.spec, &run.config, file.around.interpreter(), &json_file, &envvar);
+    let command: Vec<String> = argv.iter().map(|word| launch::quote(word)).collect();
+    let mut lines = vec![format!(
+        "{}, run {} (slot {}): {}",
+        file.name,
+        state::run_id(&file.nonce, run.slot),
+        run.slot,
+        run.state
+    )];
+    let mut add = |name: &str, value: Option<String>| {
+        lines.extend(value.map(|value| format!("  {name:8} {value}")));
+    };
+    add("command", Some(command.join(" ")));
+    add("exit", run.exit.map(|code| code.to_string()));
+    add("job", run.job.clone());
+    add("host", run.host.clone());
+    add("log", log.map(|log| log.display().to_string()));
+    add("files", Some(run_dir.display().to_string()));
+    add("lost", run.last_loss.clone());
+    Ok(lines.join("\n"))
 }
 
 /// Adds what SLURM says of waiting tasks: by one look at each cluster, and only where something may wait.

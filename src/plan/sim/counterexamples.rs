@@ -259,6 +259,24 @@ fn c14_after_a_cancel_between_sbatch_and_start_no_program_starts() {
     }
 }
 
+/// Of the embedded controller a run is only ever asked with a claim in hand: its configuration is the slot's.
+#[test]
+fn c15_a_task_whose_attempt_was_revoked_before_its_claim_asks_for_no_run() {
+    let mut sim = one_slot();
+    sim.tick(0);
+    sim.start(0, 0);
+    sim.step_until(0, &Stage::Claim);
+    let why = "no look shows the task".to_owned();
+    sim.append(0, slot::Entry::Revoke { attempt: 0, why, unstarted: true });
+    sim.leave(0);
+    assert_eq!(sim.runs(0), 0);
+    assert_eq!(sim.slot(0).attempt, 1, "the next attempt is free");
+    sim.tick(0);
+    sim.start(1, 0);
+    sim.step_until(0, &Stage::Program);
+    assert_eq!(sim.runs(0), 1);
+}
+
 #[test]
 fn c16_who_was_given_up_on_between_claim_and_run_starts_nothing() {
     let mut sim = one_slot();
