@@ -94,7 +94,9 @@ fn a_dry_run_prints_a_clean_script_and_writes_nothing() {
     let scratch = project();
     fs::set_permissions(scratch.path(""), fs::Permissions::from_mode(0o555)).expect("ours");
     let output = reachable(&scratch)
-        .args(["submit", "sweep.yaml", "--dry-run", "-p", "gpu", "--", "--comment=it's $(x)"])
+        .args(["submit", "sweep.yaml", "--dry-run", "-p", "gpu", "--module", "cuda/12"])
+        .args(["--setup", "cd \"$TMPDIR\"\nulimit -n 99", "--teardown", "rm -r \"$TMPDIR\""])
+        .args(["--agents", "task", "-n4", "--", "--comment=it's $(x)"])
         .output();
     let (script, _) = expect_code(&output.expect("it runs"), 0);
     fs::set_permissions(scratch.path(""), fs::Permissions::from_mode(0o755)).expect("ours");

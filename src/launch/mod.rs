@@ -219,6 +219,54 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(48))]
+
+        /// Whatever stands in names, paths and lines, bash gives it to `job run` as it is.
+        #[test]
+        fn a_script_hands_every_value_on_as_it_is(
+            folder in "[^\0/]{1,12}",
+            sweep in "[A-Za-z0-9_-]{1,12}",
+            lines in proptest::collection::vec("([^\0]|\n|\\$\\(x\\)|'|\"|\\\\){0,20}", 0..4),
+            options in proptest::collection::vec("--[a-z]{1,5}=[^\0\r\n]{0,12}", 0..3),
+        ) {
+            proptest::prop_assume!(!["." , ".."].contains(&&*folder));
+            let scratch = tempfile::tempdir().unwrap();
+            let bin_dir = scratch.path().join(&folder);
+            let uname = std::process::Command::new("uname").arg("-m").output().unwrap().stdout;
+            let machine = bin_dir.join(String::from_utf8(uname).unwrap().trim());
+            std::fs::create_dir_all(&machine).unwrap();
+            let stand_in = "#!/bin/bash\nprintf '%s\\0' \"$@\"\n";
+            let program = machine.join("sweepctl");
+            std::fs::write(&program, stand_in).unwrap();
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(&program, mode).unwrap();
+            let context = ScriptContext {
+                sweep: sweep.clone(),
+                sweep_dir: format!("/s/{folder}"),
+                bin_dir: bin_dir.to_string_lossy().into_owned(),
+                set_up: lines.clone(),
+                teardown: lines.clone(),
+                options,
+                ..context()
+            };
+            let script = render(&context, None).unwrap();
+            let bash = |args: &[&str]| {
+                std::process::Command::new("bash").args(args).arg(&script).output().unwrap()
+            };
+            let checked = bash(&["-n", "-c"]);
+            proptest::prop_assert!(checked.status.success(), "{script}");
+            let printed = String::from_utf8(bash(&["-c"]).stdout).unwrap();
+            let words: Vec<&str> = printed.split_terminator('\0').collect();
+            let mut want = vec!["job", "run", "--dir", &context.sweep_dir, "--array", "0"];
+            for flag in ["--set-up", "--teardown"] {
+                lines.iter().for_each(|line| want.extend([flag, line]));
+            }
+            want.extend(["--", "sweepctl", "agent", "--count", "1", &sweep]);
+            proptest::prop_assert_eq!(words, want);
+        }
+    }
+
     #[test]
     fn names_become_slugs() {
         assert_eq!(slug("Learning rate, 2nd try!"), "Learning-rate-2nd-try");
