@@ -1,8 +1,10 @@
 //! A problem of a sweep file with the line it is in, for people.
 
+use std::borrow::Cow;
+
 use unicode_width::UnicodeWidthChar as _;
 
-use crate::sweep::{Problem, Severity};
+use crate::sweep::{Problem, Severity, lines};
 
 /// Columns of a line that are shown, and those of them before the place at fault.
 const WIDEST: usize = 100;
@@ -11,18 +13,17 @@ const TAB: &str = "    ";
 
 /// A file's lines, to show problems in.
 #[derive(Debug)]
-pub struct Source {
-    lines: Vec<String>,
+pub struct Source<'a> {
+    text: Cow<'a, str>,
     colour: bool,
 }
 
-impl Source {
+impl<'a> Source<'a> {
     /// The lines of `text`, counted as problems count them.
     #[must_use]
-    pub fn new(text: &[u8], colour: bool) -> Self {
+    pub fn new(text: &'a [u8], colour: bool) -> Self {
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
-        let text = String::from_utf8_lossy(text).replace("\r\n", "\n");
-        Self { lines: text.split(['\n', '\r']).map(str::to_owned).collect(), colour }
+        Self { text: String::from_utf8_lossy(text), colour }
     }
 
     /// The problem, its line with a caret at the place, and what to do.
@@ -32,7 +33,7 @@ impl Source {
         let (message, help) = problem.lines();
         let word = self.paint(*severity, severity.name());
         let mut shown = format!("{word}: {file}:{line}:{column}: {message} [{code}]");
-        let text = line.checked_sub(1).and_then(|index| self.lines.get(index));
+        let text = line.checked_sub(1).and_then(|index| lines(&self.text).nth(index));
         if let Some(text) = text.filter(|text| !text.trim().is_empty()) {
             let (text, before) = window(text, column.saturating_sub(1));
             let (number, caret) = (format!("{line:>5}"), self.paint(*severity, "^"));
@@ -58,32 +59,39 @@ impl Source {
 
 /// The part of a line around its `index`th character, and that character's column in it.
 fn window(line: &str, index: usize) -> (String, usize) {
-    let cells: Vec<(String, usize)> = line.trim_end().chars().map(cell).collect();
-    let at = index.min(cells.len());
-    let width = |cells: &[(String, usize)]| cells.iter().map(|(_, width)| width).sum::<usize>();
-    let (before, after) = cells.split_at(at);
-    let all_fits = width(&cells) <= WIDEST;
-    let mut start = 0;
-    while !all_fits && width(before.get(start..).unwrap_or_default()) > BEFORE {
-        start += 1;
-    }
-    let before = before.get(start..).unwrap_or_default();
-    let mut column = width(before);
-    let mut shown: String = before.iter().map(|(text, _)| text.as_str()).collect();
-    if start > 0 {
-        shown.insert(0, '…');
+    let line = line.trim_end();
+    let at = line.char_indices().nth(index).map_or(line.len(), |(at, _)| at);
+    let (before, after) = line.split_at(at);
+    let all_fits = shown(line.chars(), WIDEST).1;
+    let most = if all_fits { WIDEST } else { BEFORE };
+    let (cells, whole) = shown(before.chars().rev(), most);
+    let mut column: usize = cells.iter().map(|(_, width)| width).sum();
+    let mut text: String = cells.iter().rev().map(|(text, _)| text.as_str()).collect();
+    if !whole {
+        text.insert(0, '…');
         column += 1;
     }
-    let mut end = column;
-    for (text, width) in after {
-        if end + width > WIDEST && !all_fits {
-            shown.push('…');
-            break;
-        }
-        shown.push_str(text);
-        end += width;
+    let (cells, whole) = shown(after.chars(), WIDEST.saturating_sub(column));
+    text.extend(cells.iter().map(|(text, _)| text.as_str()));
+    if !whole {
+        text.push('…');
     }
-    (shown, column)
+    (text, column)
+}
+
+/// As many characters as fit into so many columns, and whether that is all.
+///
+/// Characters without a width are counted too: a line may have millions of them.
+fn shown(chars: impl Iterator<Item = char>, most: usize) -> (Vec<(String, usize)>, bool) {
+    let (mut cells, mut width) = (Vec::new(), 0);
+    for cell in chars.map(cell) {
+        width += cell.1;
+        if width > most || cells.len() > 4 * most {
+            return (cells, false);
+        }
+        cells.push(cell);
+    }
+    (cells, true)
 }
 
 /// What a terminal shows for a character, and how wide: nothing that could steer it.
