@@ -20,7 +20,8 @@ pub(super) fn parameter(json: &Value) -> Parameter {
     };
     let float = |key: &str, default: f64| number(key, json!(default)).as_f64().unwrap();
     let range = || (float("min", f64::NAN), float("max", f64::NAN));
-    let gauss = || (float("mu", 0.0), float("sigma", 1.0));
+    let bounds = || (number("min", Value::Null), number("max", Value::Null));
+    let sigma = || float("sigma", 1.0);
     let list = |key: &str| json[key].as_array().unwrap().clone();
     let has = |key: &str| json.get(key).is_some();
     let inferred = match () {
@@ -44,15 +45,13 @@ pub(super) fn parameter(json: &Value) -> Parameter {
             return Parameter::IntUniform { min, max };
         }
         "group" => return Parameter::Group(parameters(&json["parameters"])),
-        "uniform" => {
-            Law::Uniform { min: number("min", Value::Null), max: number("max", Value::Null) }
-        }
+        "uniform" => Law::Uniform { min: bounds().0, max: bounds().1 },
         "log_uniform" => Law::LogUniform { min: range().0, max: range().1 },
-        "log_uniform_values" => Law::LogUniformValues { min: range().0, max: range().1 },
+        "log_uniform_values" => Law::LogUniformValues { min: bounds().0, max: bounds().1 },
         "inv_log_uniform" => Law::InvLogUniform { min: range().0, max: range().1 },
-        "inv_log_uniform_values" => Law::InvLogUniformValues { min: range().0, max: range().1 },
-        "normal" => Law::Normal { mu: gauss().0, sigma: gauss().1 },
-        "log_normal" => Law::LogNormal { mu: gauss().0, sigma: gauss().1 },
+        "inv_log_uniform_values" => Law::InvLogUniformValues { min: bounds().0, max: bounds().1 },
+        "normal" => Law::Normal { mu: number("mu", json!(0.0)), sigma: sigma() },
+        "log_normal" => Law::LogNormal { mu: float("mu", 0.0), sigma: sigma() },
         "beta" => Law::Beta { a: float("a", 1.0), b: float("b", 1.0) },
         other => panic!("{other}"),
     };

@@ -1,10 +1,11 @@
 //! A sweep file from its text to all that can be said of it.
 
+use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 
 use super::code::Code;
 use super::command::argv;
-use super::model::{Method, Parameter, SweepSpec};
+use super::model::{Method, SweepSpec};
 use super::problem::{Problem, Severity, quoted};
 use super::validate::{Surroundings, Sweep, Validator};
 use super::yaml::{self, Document};
@@ -74,10 +75,10 @@ pub enum Grid {
     Refused,
     /// All of them.
     Points {
-        /// How many; `None` if nobody can count them yet.
-        size: Option<u64>,
+        /// How many; `None` if 128 bits cannot hold the number.
+        size: Option<u128>,
         /// How many values each parameter has that is not constant, groups with dots.
-        axes: Vec<(String, u64)>,
+        axes: IndexMap<String, u128>,
         /// The first three, as runs get them.
         first: Vec<Config>,
         /// The last one.
@@ -157,12 +158,13 @@ fn of_document(
         && verdict.client_accepts
     {
         grid = (sweep.method == Some(Method::Grid)).then(|| grid_of(sweep));
-        if let Some(Grid::Points { size: Some(size), .. }) = grid {
-            validator.run_cap_against(root, size, sweep.spec.run_cap);
+        if let Some(Grid::Points { size, .. }) = &grid {
+            validator.run_cap_against(root, *size, sweep.spec.run_cap);
         }
-        run = run_of(sweep, grid.as_ref(), around);
+        let can_be = sweep.complete && !matches!(grid, Some(Grid::Refused));
+        run = can_be.then(|| run_of(sweep, around));
     }
-    let spec = sweep.filter(|sweep| sweep.examples.is_some()).map(|sweep| sweep.spec);
+    let spec = sweep.filter(|sweep| sweep.complete).map(|sweep| sweep.spec);
     Check { problems: Vec::new(), spec, grid, run, wandb: Some(verdict) }
 }
 
@@ -183,49 +185,18 @@ fn faults_at(faults: &[String]) -> Vec<String> {
 }
 
 fn grid_of(sweep: &Sweep) -> Grid {
-    let spec = &sweep.spec;
-    if sweep.examples.is_none() || spec.parameters.is_empty() {
-        return Grid::Refused;
-    }
-    let point = |slot| search::configuration(spec, 0, slot);
-    let size = spec.grid_size();
-    let mut axes = Vec::new();
-    for (name, parameter) in &spec.parameters {
-        push_axes(name.clone(), parameter, spec, &mut axes);
-    }
-    axes.sort();
+    let spec = Some(&sweep.spec).filter(|spec| sweep.complete && !spec.parameters.is_empty());
+    let Some(grid) = spec.and_then(search::Grid::open) else { return Grid::Refused };
     Grid::Points {
-        size,
-        axes,
-        first: (0..3).map_while(point).collect(),
-        last: size.and_then(|size| point(size.checked_sub(1)?)),
+        size: grid.size(),
+        axes: grid.axes(),
+        first: (0..3).map_while(|rank| grid.point(rank)).collect(),
+        last: grid.last(),
     }
 }
 
-/// The size of each axis is that of the grid which has no other.
-fn push_axes(name: String, parameter: &Parameter, spec: &SweepSpec, axes: &mut Vec<(String, u64)>) {
-    match parameter {
-        Parameter::Constant(_) => {}
-        Parameter::Group(parameters) => {
-            for (inner, parameter) in parameters {
-                push_axes(format!("{name}.{inner}"), parameter, spec, axes);
-            }
-        }
-        parameter => {
-            let parameters = [(name.clone(), parameter.clone())].into_iter().collect();
-            let alone = SweepSpec { parameters, ..spec.clone() };
-            axes.extend(alone.grid_size().map(|size| (name, size)));
-        }
-    }
-}
-
-/// The first point of a grid; otherwise an example, as no draw is more like the sweep than others.
-fn run_of(sweep: &Sweep, grid: Option<&Grid>, around: Surroundings<'_>) -> Option<Run> {
-    let chosen = match grid {
-        Some(Grid::Refused) => return None,
-        Some(Grid::Points { first, .. }) => first.first()?.clone(),
-        None => sweep.examples.clone()?,
-    };
+fn run_of(sweep: &Sweep, around: Surroundings<'_>) -> Run {
+    let chosen = search::representative(&sweep.spec);
     let spec = &sweep.spec;
     let path = format!("{}/{}", around.wandb_dir, around.args_json_file);
     let arguments = |spec: &SweepSpec| argv(spec, &chosen, "python", &path, around.envvar);
@@ -235,7 +206,7 @@ fn run_of(sweep: &Sweep, grid: Option<&Grid>, around: Surroundings<'_>) -> Optio
         let content = arguments(&SweepSpec { command, ..spec.clone() }).concat();
         files.insert(around.args_json_file.to_owned(), content.into());
     }
-    Some(Run { argv: arguments(spec), chosen, files })
+    Run { argv: arguments(spec), chosen, files }
 }
 
 impl Check {
@@ -298,9 +269,9 @@ impl Grid {
             Self::Refused => json!({ "refused": true }),
             Self::Points { size, axes, first, last } => {
                 let axes: Map<String, Value> =
-                    axes.iter().map(|(name, size)| (name.clone(), (*size).into())).collect();
+                    axes.iter().map(|(name, size)| (name.clone(), special::whole(*size))).collect();
                 json!({
-                    "size": size,
+                    "size": size.map(special::whole),
                     "axes": axes,
                     "first": first.first(),
                     "first_three": first,

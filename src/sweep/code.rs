@@ -90,6 +90,7 @@ codes! {
     BoundsMixed = "bounds-mixed",
     BoundsOrder = "bounds-order",
     DistributionUnknown = "distribution-unknown",
+    DrawsTooLarge = "draws-too-large",
     GridContinuous = "grid-continuous",
     GridProbabilities = "grid-probabilities",
     LogBoundsLookLikeValues = "log-bounds-look-like-values",

@@ -116,7 +116,7 @@ fn every_distribution_is_read() {
         ),
         (
             "{distribution: inv_log_uniform_values, min: 1, max: 2}",
-            json!({"real": {"inv_log_uniform_values": {"min": 1.0, "max": 2.0}}}),
+            json!({"real": {"inv_log_uniform_values": {"min": 1, "max": 2}}}),
         ),
         (
             "{distribution: q_log_uniform, min: 2, max: 9}",
@@ -124,12 +124,12 @@ fn every_distribution_is_read() {
         ),
         (
             "{distribution: q_log_uniform_values, min: 16, max: 256, q: 16}",
-            json!({"quantized": {"law": {"log_uniform_values": {"min": 16.0, "max": 256.0}}, "q": 16}}),
+            json!({"quantized": {"law": {"log_uniform_values": {"min": 16, "max": 256}}, "q": 16}}),
         ),
         ("{distribution: normal}", json!({"real": {"normal": {"mu": 0.0, "sigma": 1.0}}})),
         (
             "{distribution: q_normal, mu: 3, sigma: 2, q: 0.5}",
-            json!({"quantized": {"law": {"normal": {"mu": 3.0, "sigma": 2.0}}, "q": 0.5}}),
+            json!({"quantized": {"law": {"normal": {"mu": 3, "sigma": 2.0}}, "q": 0.5}}),
         ),
         (
             "{distribution: log_normal, mu: 1}",
@@ -507,11 +507,51 @@ fn faults_of_a_grid() {
         "{min: 0.1, max: 1.0}",
         "{distribution: q_normal}",
         "{distribution: q_uniform, min: 1, max: 10, q: 4}",
+        "{distribution: q_uniform, min: 1, max: 10, q: 1.0e-20}",
         "{values: [1, 2], probabilities: [0.5, 0.5]}",
         "{parameters: {b: {min: 1, max: 2}, c: {min: 0.5, max: 1.0}}}",
     ];
     let file = |parameter: &str| with_parameter(parameter).replace("random", "grid");
     insta::assert_snapshot!(all_problems(&parameters, file));
+}
+
+#[test]
+fn draws_that_no_number_holds_are_refused() {
+    let parameters = [
+        "{distribution: log_uniform, min: 0, max: 710}",
+        "{distribution: q_log_uniform, min: 0, max: 50, q: 1}",
+        "{distribution: normal, mu: 1.0e+308, sigma: 1.0e+308}",
+        "{distribution: q_normal, sigma: 1.0e+20, q: 5}",
+        "{distribution: q_normal, sigma: 1.0e+20, q: 5.0}",
+        "{distribution: q_log_normal, mu: 4, sigma: 5, q: 1}",
+        "{parameters: {b: {distribution: log_normal, sigma: 87}}}",
+    ];
+    insta::assert_snapshot!(all_problems(&parameters, with_parameter));
+}
+
+#[test]
+fn sizes_of_grids_are_exact_or_left_open() {
+    let axis = "{min: -9223372036854775808, max: 9223372036854775807}";
+    let text = |axes: usize| {
+        let axes: String = (0..axes).map(|index| format!("  p{index}: {axis}\n")).collect();
+        format!("program: p\nmethod: grid\nparameters:\n{axes}  z: {{values: [1, 2]}}\n")
+    };
+    let table = [
+        (0, "2"),
+        (1, "36893488147419103232"), // 2^65
+        (2, "null"),                 // 2^129
+    ];
+    for (axes, want) in table {
+        let check = checked(&text(axes));
+        assert!(check.can_run());
+        let json = check.json();
+        assert!(json.contains(&format!("\"size\": {want},")), "{axes}: {json}");
+        let sizes = json.matches(": 18446744073709551616").count();
+        assert_eq!(sizes, axes, "{json}");
+        let last = &serde_json::from_str::<Value>(&json).unwrap()["grid"]["last"];
+        assert_eq!(last["z"], 2);
+        assert_eq!(last["p0"], if axes > 0 { json!(i64::MAX) } else { Value::Null });
+    }
 }
 
 #[test]
@@ -708,7 +748,7 @@ fn kinds_are_inferred_as_wandbs_engine_does() {
             Law::InvLogUniform { .. } => Some("inv_log_uniform"),
             Law::InvLogUniformValues { .. } => Some("inv_log_uniform_values"),
             Law::Normal { mu, sigma } => {
-                (number("mu") == Some(*mu) && number("sigma") == Some(*sigma)).then_some("normal")
+                (number("mu") == mu.as_f64() && number("sigma") == Some(*sigma)).then_some("normal")
             }
             Law::LogNormal { mu, sigma } => (number("mu") == Some(*mu)
                 && number("sigma") == Some(*sigma))
@@ -814,6 +854,7 @@ fn examples() -> Vec<(Code, &'static str, String)> {
         (Code::BoundsMixed, "/parameters/a", parameter("{min: 0, max: 1.0}")),
         (Code::BoundsOrder, "/parameters/a/max", parameter("{min: 2, max: 1}")),
         (Code::DistributionUnknown, "/parameters/a/distribution", parameter("{distribution: x}")),
+        (Code::DrawsTooLarge, "/parameters/a", parameter("{distribution: log_normal, sigma: 100}")),
         (Code::GridContinuous, "/parameters/a", grid("{min: 0.1, max: 1.0}")),
         (Code::GridProbabilities, "/parameters/a", grid("{values: [1], probabilities: [1]}")),
         (
