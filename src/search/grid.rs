@@ -1,6 +1,6 @@
 //! Grid search by mixed radix: a point's digits pick the values.
 
-use std::fmt::Write as _;
+use std::collections::BTreeMap;
 
 use indexmap::IndexMap;
 use serde_json::Value;
@@ -210,56 +210,60 @@ where
 
 /// The values without repeats: each at its first rank, spelled as listed last.
 fn distinct(values: &[Value]) -> Vec<&Value> {
-    let mut by_identity = IndexMap::new();
-    for value in values {
-        let mut identity = String::new();
-        identify(value, &mut identity);
-        by_identity.insert(identity, value);
+    let all = values.iter().map(|value| (Identity::of(value), value));
+    if values.len() > SHORT {
+        return all.collect::<IndexMap<_, _>>().into_values().collect();
     }
-    by_identity.into_values().collect()
+    let mut found: Vec<(Identity<'_>, &Value)> = Vec::with_capacity(values.len());
+    for (identity, value) in all {
+        match found.iter_mut().find(|(known, _)| *known == identity) {
+            Some((_, spelling)) => *spelling = value,
+            None => found.push((identity, value)),
+        }
+    }
+    found.into_iter().map(|(_, value)| value).collect()
 }
 
-/// A text that is the same for equal values only: 3 equals 3.0, true and 1 differ, and the order
-/// of a mapping's keys does not matter.
-pub(super) fn identify(value: &Value, out: &mut String) {
-    // Writing to a `String` cannot fail.
-    match value {
-        Value::Number(number) => match number.as_f64() {
-            // All digits of a whole float; the sum makes -0 a 0.
-            Some(float) if number.is_f64() && float.fract() == 0.0 => {
-                let _ = write!(out, "{:.0}", float + 0.0);
+/// Up to here it is faster to compare each with each than to hash.
+const SHORT: usize = 16;
+
+/// What equal values share: 3 and 3.0 are one, true and 1 are two, and the order of a mapping's
+/// keys does not matter.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) enum Identity<'a> {
+    Null,
+    Bool(bool),
+    /// An integer, also one written as a float.
+    Whole(i128),
+    /// The bits of any other float.
+    Float(u64),
+    Text(&'a str),
+    List(Vec<Self>),
+    Mapping(BTreeMap<&'a str, Self>),
+}
+
+impl<'a> Identity<'a> {
+    pub(super) fn of(value: &'a Value) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::Bool(flag) => Self::Bool(*flag),
+            Value::Number(number) => {
+                let float = number.as_f64().unwrap_or_default();
+                let whole = number.as_i64().map(i128::from).or(number.as_u64().map(i128::from));
+                match whole {
+                    Some(whole) => Self::Whole(whole),
+                    #[expect(clippy::cast_possible_truncation, reason = "whole, and in range")]
+                    None if float.fract() == 0.0 && float.abs() < 1e38 => {
+                        Self::Whole(float as i128)
+                    }
+                    None => Self::Float(float.to_bits()),
+                }
             }
-            Some(float) if number.is_f64() => {
-                let _ = write!(out, "{float:e}");
-            }
-            _ => {
-                let _ = write!(out, "{number}");
-            }
-        },
-        Value::Array(items) => {
-            out.push('[');
-            for item in items {
-                identify(item, out);
-                out.push(',');
-            }
-            out.push(']');
-        }
-        Value::Object(map) => {
-            let mut entries: Vec<_> = map.iter().collect();
-            entries.sort_by_key(|(key, _)| *key);
-            out.push('{');
-            for (key, item) in entries {
-                let _ = write!(out, "{key:?}:");
-                identify(item, out);
-                out.push(',');
-            }
-            out.push('}');
-        }
-        Value::Null | Value::Bool(_) => {
-            let _ = write!(out, "{value}");
-        }
-        Value::String(text) => {
-            let _ = write!(out, "{text:?}");
+            Value::String(text) => Self::Text(text),
+            Value::Array(items) => Self::List(items.iter().map(Self::of).collect()),
+            Value::Object(map) => Self::Mapping(
+                map.iter().map(|(key, item)| (key.as_str(), Self::of(item))).collect(),
+            ),
         }
     }
 }
@@ -343,6 +347,16 @@ mod tests {
         for (list, want) in table {
             assert_eq!(values(json!({"values": list})), want);
         }
+    }
+
+    #[test]
+    fn long_lists_collapse_as_short_ones_do() {
+        let list =
+            json!([3, 3.0, true, 1, "1", 1.0, [8, 8.0], null, -0.0, 0.5, {"a": 1}, 1e300, 0]);
+        let short = list.as_array().unwrap();
+        let long: Vec<Value> = short.iter().chain(short).chain(short).cloned().collect();
+        assert!(short.len() <= SHORT && long.len() > SHORT);
+        assert_eq!(values(json!({"values": long})), values(json!({"values": short})));
     }
 
     #[test]
@@ -468,11 +482,10 @@ mod tests {
             prop_assert_eq!(grid.last(), all.last().cloned());
             let axes = grid.axes();
             prop_assert_eq!(axes.values().product::<u128>(), size);
+            let points: Vec<Value> = all.iter().map(|point| json!(point)).collect();
             let mut seen = std::collections::HashSet::new();
-            for point in &all {
-                let mut text = String::new();
-                identify(&json!(point), &mut text);
-                prop_assert!(seen.insert(text), "{point:?}");
+            for point in &points {
+                prop_assert!(seen.insert(Identity::of(point)), "{point:?}");
             }
         }
     }

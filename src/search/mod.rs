@@ -11,7 +11,7 @@ mod special;
 #[cfg(test)]
 mod statistics;
 #[cfg(test)]
-mod vectors;
+pub(crate) mod vectors;
 
 use indexmap::IndexMap;
 use serde_json::Value;

@@ -6,7 +6,7 @@ use std::{env, fs};
 use indexmap::IndexMap;
 use serde_json::{Number, Value, json};
 
-use super::grid::identify;
+use super::grid::Identity;
 use super::quantile::quantile;
 use super::{Config, Grid, configuration};
 use crate::sweep::{Law, Method, Parameter, SweepSpec};
@@ -79,7 +79,8 @@ pub(super) fn points(spec: &SweepSpec) -> impl Iterator<Item = Config> + '_ {
     (0..).map_while(|slot| configuration(spec, 0, slot))
 }
 
-fn cases(file: &str) -> Vec<Value> {
+/// The cases of one file.
+pub(crate) fn cases(file: &str) -> Vec<Value> {
     let own = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/vectors");
     let folder = env::var_os("SWEEPCTL_TEST_VECTORS").map_or(PathBuf::from(own), PathBuf::from);
     let text = fs::read_to_string(folder.join(file)).unwrap();
@@ -113,17 +114,14 @@ fn covers(run: &Value, point: &Value, axes: &[Vec<&String>], known_keys: &[Strin
     axes.iter().all(|path| {
         let at = |value: &Value| {
             let found = path.iter().try_fold(value, |value, name| value.get(name.as_str()));
-            found.map(|value| {
-                let mut value = value.clone();
-                if let Value::Object(map) = &mut value {
-                    map.retain(|key, _| known_keys.contains(key));
-                }
-                let mut text = String::new();
-                identify(&value, &mut text);
-                text
-            })
+            let mut value = found?.clone();
+            if let Value::Object(map) = &mut value {
+                map.retain(|key, _| known_keys.contains(key));
+            }
+            Some(value)
         };
-        at(run).is_some_and(|value| Some(value) == at(point))
+        let (run, point) = (at(run), at(point));
+        run.is_some() && run.as_ref().map(Identity::of) == point.as_ref().map(Identity::of)
     })
 }
 

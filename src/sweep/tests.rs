@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::search;
+use crate::search::vectors::cases;
 
 fn checked(text: &str) -> Check {
     check(text.as_bytes(), "s", Surroundings::UNKNOWN)
@@ -647,17 +648,9 @@ fn what_only_wandbs_controller_does_is_a_notice_until_the_embedded_one_is_to_do_
     }
 }
 
-/// Cases of W&B's engine: `yaml_scalars`, `verdicts` and `inferred`.
-fn vectors(name: &str) -> Vec<Value> {
-    let path = format!("{}/tests/data/{name}.json", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(path).unwrap();
-    let all: Value = serde_json::from_str(&text).unwrap();
-    all["cases"].as_array().unwrap().clone()
-}
-
 #[test]
 fn scalars_are_read_as_wandbs_engine_reads_them() {
-    for case in vectors("yaml_scalars") {
+    for case in cases("yaml_scalars.json") {
         let scalar = case["yaml"].as_str().unwrap();
         let check = checked(&format!("k: {scalar}\n"));
         let Some(verdict) = check.wandb else {
@@ -676,7 +669,7 @@ fn scalars_are_read_as_wandbs_engine_reads_them() {
 
 #[test]
 fn verdicts_are_those_of_wandbs_engine() {
-    for case in vectors("verdicts") {
+    for case in cases("verdicts.json") {
         let text = case["yaml"].as_str().unwrap();
         let check = checked(text);
         let verdict = check.wandb.unwrap();
@@ -716,7 +709,7 @@ fn verdicts_are_those_of_wandbs_engine() {
 
 #[test]
 fn kinds_are_inferred_as_wandbs_engine_does() {
-    for case in vectors("inferred") {
+    for case in cases("inferred.json") {
         let parameter = case["yaml"].as_str().unwrap();
         // In a group, where the client does not look.
         let text = format!(
@@ -776,7 +769,7 @@ fn kinds_are_inferred_as_wandbs_engine_does() {
     }
 }
 
-/// Every file of these tests and of tests/data, to see which problems they show.
+/// Every file of tests/data/sweeps, to see which problems they show.
 fn files() -> Vec<String> {
     let folder = format!("{}/tests/data/sweeps", env!("CARGO_MANIFEST_DIR"));
     let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
