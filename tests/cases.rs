@@ -3,6 +3,8 @@
 //! `tests/data/sweeps` has one `NAME.yaml` and one `NAME.expected.json` for each case;
 //! `SWEEPCTL_TEST_CASES=DIR` takes them from another folder.
 
+#![expect(clippy::unwrap_used, reason = "what helps tests may fail them")]
+
 mod support;
 
 use std::path::{Path, PathBuf};

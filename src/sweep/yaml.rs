@@ -310,13 +310,13 @@ impl Reader<'_> {
     }
 
     fn next(&mut self) -> Result<(Event, Place), Fault> {
-        let (mut event, place) = match self.parser.next_token() {
+        let (mut event, place, at) = match self.parser.next_token() {
             Ok((event, mark)) => {
                 // The index counts characters, whatever its documentation says.
                 self.opens_flow =
                     matches!(event, Event::SequenceStart(..) | Event::MappingStart(..))
                         && matches!(self.cursor.char_at(mark.index()), Some('[' | '{'));
-                (event, place(mark))
+                (event, place(mark), mark.index())
             }
             Err(error) => return Err(self.syntax(&error)),
         };
@@ -328,6 +328,17 @@ impl Reader<'_> {
         }
         if let Event::Scalar(text, TScalarStyle::Literal | TScalarStyle::Folded, ..) = &mut event {
             self.end_as_the_file_does(text);
+            // A block with nothing below it, which ends the file: its header is where it stands, and
+            // PyYAML keeps line ends only for `+`.
+            let mut is = |index: usize, of: &[char]| {
+                self.cursor.char_at(index).is_some_and(|c| of.contains(&c))
+            };
+            if text.chars().all(|c| c == '\n')
+                && is(at, &['|', '>'])
+                && !(is(at + 1, &['+']) || is(at + 2, &['+']))
+            {
+                text.clear();
+            }
         }
         if let Event::Scalar(text, style, ..) = &event {
             let kind = match style {
