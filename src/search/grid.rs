@@ -210,22 +210,33 @@ where
 
 /// The values without repeats: each at its first rank, spelled as listed last.
 fn distinct(values: &[Value]) -> Vec<&Value> {
-    let all = values.iter().map(|value| (Identity::of(value), value));
     if values.len() > SHORT {
+        let all = values.iter().map(|value| (Identity::of(value), value));
         return all.collect::<IndexMap<_, _>>().into_values().collect();
     }
-    let mut found: Vec<(Identity<'_>, &Value)> = Vec::with_capacity(values.len());
-    for (identity, value) in all {
-        match found.iter_mut().find(|(known, _)| *known == identity) {
-            Some((_, spelling)) => *spelling = value,
-            None => found.push((identity, value)),
+    let mut found: Vec<&Value> = Vec::with_capacity(values.len());
+    for value in values {
+        match found.iter_mut().find(|known| equal(known, value)) {
+            Some(spelling) => *spelling = value,
+            None => found.push(value),
         }
     }
-    found.into_iter().map(|(_, value)| value).collect()
+    found
 }
 
 /// Up to here it is faster to compare each with each than to hash.
 const SHORT: usize = 16;
+
+/// Whether both have the same [`Identity`]: found without it for what lists mostly hold.
+fn equal(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::String(a), Value::String(b)) => a == b,
+        _ => match (a.as_i64(), b.as_i64()) {
+            (Some(a), Some(b)) => a == b,
+            _ => Identity::of(a) == Identity::of(b),
+        },
+    }
+}
 
 /// What equal values share: 3 and 3.0 are one, true and 1 are two, and the order of a mapping's
 /// keys does not matter.

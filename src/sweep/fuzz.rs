@@ -184,7 +184,8 @@ fn same(ours: &Value, theirs: &Value) -> bool {
         (Value::Object(a), Value::Object(b)) => {
             a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
         }
-        _ => ours.to_string() == theirs.to_string(),
+        // As text, which tells -0.0 from 0.0.
+        _ => ours.to_string().eq(&theirs.to_string()),
     }
 }
 
