@@ -3,7 +3,7 @@
 //! `tests/data/sweeps` has one `NAME.yaml` and one `NAME.expected.json` for each case;
 //! `SWEEPCTL_TEST_CASES=DIR` takes them from another folder.
 
-#![expect(clippy::unwrap_used, reason = "a test may panic")]
+#![expect(clippy::unwrap_used, reason = "what helps tests may fail them")]
 
 mod support;
 

@@ -52,6 +52,12 @@ fn hostile_files_are_refused_within_bounds() {
         ("anchors", million("&a "), ""),
         ("questions", million("? "), ""),
         ("size", "#".repeat(9 << 20), "larger than 8 MiB"),
+        ("line ends", million("\n\n"), "the file is empty"),
+        ("line ends before a fault", million("\n\n") + "]", "not YAML"),
+        ("returns before a fault", million("\r\r") + "]", "not YAML"),
+        ("a long name", format!("{}: 1\n", million("xxxxx")), ""),
+        ("names of anchors", format!("a: x{}\n", million(":&")), ""),
+        ("accents", format!("\"e{}\": 1\n]", million("\u{301}")), ""),
     ];
     for (name, text, want) in table {
         let found = refusal(name, &text);

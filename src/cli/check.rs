@@ -102,9 +102,7 @@ impl Checked {
     pub(super) fn failure(&self) -> Failure {
         let count = |severity| {
             self.check.problems.iter().filter(|problem| problem.severity == severity).count()
-        };
-        let many = |count: usize, word: &str| {
-            format!("{count} {word}{}", if count == 1 { "" } else { "s" })
+                as u128
         };
         let mut text =
             format!("{} cannot be run: {}", self.name, many(count(Severity::Error), "error"));
@@ -133,14 +131,15 @@ fn summary(spec: &SweepSpec, check: &Check) -> Vec<(&'static str, String)> {
     }
     let (all, constant) = count(spec.parameters.values());
     lines.push(("parameters", format!("{all}, {constant} of them constant")));
+    let mut limits: Vec<_> =
+        spec.run_cap.map(|cap| (u128::from(cap), "run_cap")).into_iter().collect();
     if let Some(Grid::Points { size, .. }) = &check.grid {
-        lines.push(("grid", format!("{size} point{}", if *size == 1 { "" } else { "s" })));
+        let size = size.unwrap_or(u128::MAX);
+        lines.push(("grid", many(size, "point")));
+        limits.push((size, "the whole grid"));
     }
-    let limits = [(spec.run_cap, "run_cap"), (spec.grid_size(), "the whole grid")];
-    let least = limits.iter().filter_map(|(limit, word)| limit.map(|limit| (limit, word))).min();
-    lines.push(match least {
-        Some((1, word)) => ("budget", format!("1 run ({word})")),
-        Some((limit, word)) => ("budget", format!("{limit} runs ({word})")),
+    lines.push(match limits.iter().min() {
+        Some((limit, word)) => ("budget", format!("{} ({word})", many(*limit, "run"))),
         None => ("budget", "no end of its own: give --budget or --jobs".to_owned()),
     });
     if let Some(run) = &check.run {
@@ -150,6 +149,15 @@ fn summary(spec: &SweepSpec, check: &Check) -> Vec<(&'static str, String)> {
         lines.push((word, words.join(" ")));
     }
     lines
+}
+
+/// The largest number stands for all that are larger.
+fn many(count: u128, word: &str) -> String {
+    match count {
+        1 => format!("1 {word}"),
+        u128::MAX => format!("2^128 {word}s or more"),
+        count => format!("{count} {word}s"),
+    }
 }
 
 /// How many parameters there are, groups opened, and how many of them are constant.

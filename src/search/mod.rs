@@ -11,7 +11,7 @@ mod special;
 #[cfg(test)]
 mod statistics;
 #[cfg(test)]
-mod vectors;
+pub(crate) mod vectors;
 
 use indexmap::IndexMap;
 use serde_json::Value;
@@ -41,8 +41,8 @@ pub fn configuration(spec: &SweepSpec, seed: u64, slot: u64) -> Option<Config> {
 
 /// How many distinct points the grid has, saturating; `None` for another method.
 pub(crate) fn grid_size(spec: &SweepSpec) -> Option<u64> {
-    let size = Grid::open(spec).filter(|_| spec.method == Method::Grid)?.size();
-    Some(u64::try_from(size).unwrap_or(u64::MAX))
+    let grid = Grid::open(spec).filter(|_| spec.method == Method::Grid)?;
+    Some(grid.size().and_then(|size| u64::try_from(size).ok()).unwrap_or(u64::MAX))
 }
 
 /// The parameters in the order of their names' code points.

@@ -50,7 +50,7 @@ fn weighted(values: &[Value], probabilities: &[f64], u: f64) -> Value {
 /// Whether every value that can be drawn is held by a number: a float, or 64 bits if `q` is an
 /// integer.
 ///
-/// If not, draws are cut to what a number holds, and a warning is due. A group's values are held
+/// If not, draws are cut to what a number holds, and the reader warns. A group's values are held
 /// if all its members' are.
 #[must_use]
 pub fn representable(parameter: &Parameter) -> bool {
@@ -84,9 +84,10 @@ fn unbounded(law: &Law, u: f64) -> f64 {
         Law::LogUniform { min, max } => exp(between(*min, *max, u)),
         Law::InvLogUniform { min, max } => exp(-between(*min, *max, 1.0 - u)),
         Law::LogUniformValues { min, max } | Law::InvLogUniformValues { min, max } => {
-            exp(between(log(*min), log(*max), u)).max(*min).min(*max)
+            let (min, max) = (min.as_f64().unwrap_or(1.0), max.as_f64().unwrap_or(1.0));
+            exp(between(log(min), log(max), u)).max(min).min(max)
         }
-        Law::Normal { mu, sigma } => mu + sigma * normal_quantile(u),
+        Law::Normal { mu, sigma } => mu.as_f64().unwrap_or(0.0) + sigma * normal_quantile(u),
         Law::LogNormal { mu, sigma } => exp(mu + sigma * normal_quantile(u)),
         Law::Beta { a, b } => beta_quantile(*a, *b, u),
     }
@@ -281,9 +282,9 @@ mod tests {
                 0 => (Law::Uniform { min: number(min), max: number(max) }, (min, max)),
                 1 => (Law::LogUniform { min, max }, (0.0, f64::MAX)),
                 2 => (Law::InvLogUniform { min, max }, (0.0, f64::MAX)),
-                3 => (Law::LogUniformValues { min: low, max: high }, (low, high)),
-                4 => (Law::InvLogUniformValues { min: low, max: high }, (low, high)),
-                5 => (Law::Normal { mu: any, sigma: b }, (f64::MIN, f64::MAX)),
+                3 => (Law::LogUniformValues { min: number(low), max: number(high) }, (low, high)),
+                4 => (Law::InvLogUniformValues { min: number(low), max: number(high) }, (low, high)),
+                5 => (Law::Normal { mu: number(any), sigma: b }, (f64::MIN, f64::MAX)),
                 6 => (Law::LogNormal { mu: any, sigma: b }, (0.0, f64::MAX)),
                 _ => (Law::Beta { a, b }, (0.0, 1.0)),
             };
@@ -311,7 +312,7 @@ mod tests {
             prop_assume!(u > 0.0 && v > 0.0);
             let law = match kind {
                 0 => Law::Beta { a, b },
-                1 => Law::Normal { mu: a, sigma: b },
+                1 => Law::Normal { mu: Number::from_f64(a).unwrap(), sigma: b },
                 _ => Law::InvLogUniform { min: -a, max: b },
             };
             let (low, high) = (real(&law, u.min(v)), real(&law, u.max(v)));

@@ -29,7 +29,12 @@ fn plain(parameter: &Parameter) -> Value {
         }
         Parameter::IntUniform { min, .. } => Value::from(*min),
         // As written, an integer too: this is what the file says, not a draw.
-        Parameter::Real(Law::Uniform { min, .. }) => Value::Number(min.clone()),
+        Parameter::Real(
+            Law::Uniform { min: number, .. }
+            | Law::LogUniformValues { min: number, .. }
+            | Law::InvLogUniformValues { min: number, .. }
+            | Law::Normal { mu: number, .. },
+        ) => Value::Number(number.clone()),
         Parameter::Real(law) => Value::from(centre(law)),
         Parameter::Quantized { law, q } => quantized(centre(law), q),
         Parameter::Group(members) => {
@@ -41,11 +46,12 @@ fn plain(parameter: &Parameter) -> Value {
 
 fn centre(law: &Law) -> f64 {
     finite(match law {
-        Law::Uniform { min, .. } => min.as_f64().unwrap_or(0.0),
+        Law::Uniform { min: number, .. }
+        | Law::LogUniformValues { min: number, .. }
+        | Law::InvLogUniformValues { min: number, .. }
+        | Law::Normal { mu: number, .. } => number.as_f64().unwrap_or(0.0),
         Law::LogUniform { min, .. } => exp(*min),
         Law::InvLogUniform { max, .. } => exp(-max),
-        Law::LogUniformValues { min, .. } | Law::InvLogUniformValues { min, .. } => *min,
-        Law::Normal { mu, .. } => *mu,
         Law::LogNormal { mu, .. } => exp(*mu),
         Law::Beta { .. } => 0.5,
     })
@@ -74,11 +80,13 @@ mod tests {
             (d("q_uniform", json!({"min": 1, "max": 50, "q": 10.0})), json!(0.0)),
             (d("log_uniform", json!({"min": -9, "max": -2})), json!(0.000_123_409_804_086_679_56)),
             (d("log_uniform_values", json!({"min": 0.001, "max": 0.1})), json!(0.001)),
+            (d("log_uniform_values", json!({"min": 1, "max": 100})), json!(1)),
             (d("q_log_uniform_values", json!({"min": 16, "max": 256, "q": 16})), json!(16)),
             (d("inv_log_uniform", json!({"min": 0, "max": 2})), json!(0.135_335_283_236_612_7)),
             (d("inv_log_uniform_values", json!({"min": 0.9, "max": 0.999})), json!(0.9)),
             (d("normal", json!({"mu": 2.5, "sigma": 0.5})), json!(2.5)),
             (d("normal", json!({})), json!(0.0)),
+            (d("normal", json!({"mu": 7, "sigma": 0.5})), json!(7)),
             (d("q_normal", json!({"mu": 7.3, "sigma": 2, "q": 2})), json!(8)),
             (d("log_normal", json!({})), json!(1.0)),
             (d("q_log_normal", json!({"mu": 2, "q": 1})), json!(7)),

@@ -6,7 +6,7 @@ use std::{env, fs};
 use indexmap::IndexMap;
 use serde_json::{Number, Value, json};
 
-use super::grid::identify;
+use super::grid::Identity;
 use super::quantile::quantile;
 use super::{Config, Grid, configuration};
 use crate::sweep::{Law, Method, Parameter, SweepSpec};
@@ -20,7 +20,8 @@ pub(super) fn parameter(json: &Value) -> Parameter {
     };
     let float = |key: &str, default: f64| number(key, json!(default)).as_f64().unwrap();
     let range = || (float("min", f64::NAN), float("max", f64::NAN));
-    let gauss = || (float("mu", 0.0), float("sigma", 1.0));
+    let bounds = || (number("min", Value::Null), number("max", Value::Null));
+    let sigma = || float("sigma", 1.0);
     let list = |key: &str| json[key].as_array().unwrap().clone();
     let has = |key: &str| json.get(key).is_some();
     let inferred = match () {
@@ -44,15 +45,13 @@ pub(super) fn parameter(json: &Value) -> Parameter {
             return Parameter::IntUniform { min, max };
         }
         "group" => return Parameter::Group(parameters(&json["parameters"])),
-        "uniform" => {
-            Law::Uniform { min: number("min", Value::Null), max: number("max", Value::Null) }
-        }
+        "uniform" => Law::Uniform { min: bounds().0, max: bounds().1 },
         "log_uniform" => Law::LogUniform { min: range().0, max: range().1 },
-        "log_uniform_values" => Law::LogUniformValues { min: range().0, max: range().1 },
+        "log_uniform_values" => Law::LogUniformValues { min: bounds().0, max: bounds().1 },
         "inv_log_uniform" => Law::InvLogUniform { min: range().0, max: range().1 },
-        "inv_log_uniform_values" => Law::InvLogUniformValues { min: range().0, max: range().1 },
-        "normal" => Law::Normal { mu: gauss().0, sigma: gauss().1 },
-        "log_normal" => Law::LogNormal { mu: gauss().0, sigma: gauss().1 },
+        "inv_log_uniform_values" => Law::InvLogUniformValues { min: bounds().0, max: bounds().1 },
+        "normal" => Law::Normal { mu: number("mu", json!(0.0)), sigma: sigma() },
+        "log_normal" => Law::LogNormal { mu: float("mu", 0.0), sigma: sigma() },
         "beta" => Law::Beta { a: float("a", 1.0), b: float("b", 1.0) },
         other => panic!("{other}"),
     };
@@ -80,7 +79,8 @@ pub(super) fn points(spec: &SweepSpec) -> impl Iterator<Item = Config> + '_ {
     (0..).map_while(|slot| configuration(spec, 0, slot))
 }
 
-fn cases(file: &str) -> Vec<Value> {
+/// The cases of one file.
+pub(crate) fn cases(file: &str) -> Vec<Value> {
     let own = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/vectors");
     let folder = env::var_os("SWEEPCTL_TEST_VECTORS").map_or(PathBuf::from(own), PathBuf::from);
     let text = fs::read_to_string(folder.join(file)).unwrap();
@@ -114,17 +114,14 @@ fn covers(run: &Value, point: &Value, axes: &[Vec<&String>], known_keys: &[Strin
     axes.iter().all(|path| {
         let at = |value: &Value| {
             let found = path.iter().try_fold(value, |value, name| value.get(name.as_str()));
-            found.map(|value| {
-                let mut value = value.clone();
-                if let Value::Object(map) = &mut value {
-                    map.retain(|key, _| known_keys.contains(key));
-                }
-                let mut text = String::new();
-                identify(&value, &mut text);
-                text
-            })
+            let mut value = found?.clone();
+            if let Value::Object(map) = &mut value {
+                map.retain(|key, _| known_keys.contains(key));
+            }
+            Some(value)
         };
-        at(run).is_some_and(|value| Some(value) == at(point))
+        let (run, point) = (at(run), at(point));
+        run.is_some() && run.as_ref().map(Identity::of) == point.as_ref().map(Identity::of)
     })
 }
 

@@ -1,5 +1,6 @@
 //! A sweep file from its text to all that can be said of it.
 
+use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 
 use super::code::Code;
@@ -89,10 +90,10 @@ pub enum Grid {
     Refused,
     /// All of them.
     Points {
-        /// How many.
-        size: u128,
+        /// How many; `None` if 128 bits cannot hold the number.
+        size: Option<u128>,
         /// How many values each parameter has that is not constant, groups with dots.
-        axes: Vec<(String, u128)>,
+        axes: IndexMap<String, u128>,
         /// The first three, as runs get them.
         first: Vec<Config>,
         /// The last one.
@@ -160,10 +161,11 @@ fn of_document(
     let (mut grid, mut run) = (None, None);
     if let Some(sweep) = &sweep {
         grid = (sweep.method == Some(Method::Grid)).then(|| grid_of(sweep));
-        if let Some(Grid::Points { size, .. }) = grid {
-            validator.run_cap_against(root, size, sweep.spec.run_cap);
+        if let Some(Grid::Points { size, .. }) = &grid {
+            validator.run_cap_against(root, *size, sweep.spec.run_cap);
         }
-        run = run_of(sweep, grid.as_ref(), around);
+        let can_be = sweep.complete && !matches!(grid, Some(Grid::Refused));
+        run = can_be.then(|| run_of(sweep, around));
     }
     let verdict = Verdict {
         filled_in: filled_in.unwrap_or_default(),
@@ -172,7 +174,7 @@ fn of_document(
         faults_at: if client_accepts { faults_at } else { Vec::new() },
         root: document.root,
     };
-    let spec = sweep.filter(|sweep| sweep.examples.is_some()).map(|sweep| sweep.spec);
+    let spec = sweep.filter(|sweep| sweep.complete).map(|sweep| sweep.spec);
     Check { problems: Vec::new(), spec, grid, run, wandb: Some(verdict) }
 }
 
@@ -193,26 +195,18 @@ fn faults_at(faults: &[String]) -> Vec<String> {
 }
 
 fn grid_of(sweep: &Sweep) -> Grid {
-    let spec = &sweep.spec;
-    if sweep.examples.is_none() || spec.parameters.is_empty() {
-        return Grid::Refused;
-    }
-    let Some(grid) = search::Grid::open(spec) else { return Grid::Refused };
+    let spec = Some(&sweep.spec).filter(|spec| sweep.complete && !spec.parameters.is_empty());
+    let Some(grid) = spec.and_then(search::Grid::open) else { return Grid::Refused };
     Grid::Points {
         size: grid.size(),
-        axes: grid.axes().into_iter().collect(),
+        axes: grid.axes(),
         first: (0..3).map_while(|rank| grid.point(rank)).collect(),
         last: grid.last(),
     }
 }
 
-/// The first point of a grid; otherwise an example, as no draw is more like the sweep than others.
-fn run_of(sweep: &Sweep, grid: Option<&Grid>, around: Surroundings<'_>) -> Option<Run> {
-    let chosen = match grid {
-        Some(Grid::Refused) => return None,
-        Some(Grid::Points { first, .. }) => first.first()?.clone(),
-        None => sweep.examples.clone()?,
-    };
+fn run_of(sweep: &Sweep, around: Surroundings<'_>) -> Run {
+    let chosen = search::representative(&sweep.spec);
     let spec = &sweep.spec;
     let path = format!("{}/{}", around.wandb_dir, around.args_json_file);
     let arguments = |spec: &SweepSpec| argv(spec, &chosen, "python", &path, around.envvar);
@@ -222,7 +216,7 @@ fn run_of(sweep: &Sweep, grid: Option<&Grid>, around: Surroundings<'_>) -> Optio
         let content = arguments(&SweepSpec { command, ..spec.clone() }).concat();
         files.insert(around.args_json_file.to_owned(), content.into());
     }
-    Some(Run { argv: arguments(spec), chosen, files })
+    Run { argv: arguments(spec), chosen, files }
 }
 
 impl Check {
@@ -287,14 +281,10 @@ impl Grid {
         match self {
             Self::Refused => json!({ "refused": true }),
             Self::Points { size, axes, first, last } => {
-                let whole = |size: u128| match u64::try_from(size) {
-                    Ok(size) => size.into(),
-                    Err(_) => special::value(size.to_string()),
-                };
                 let axes: Map<String, Value> =
-                    axes.iter().map(|(name, size)| (name.clone(), whole(*size))).collect();
+                    axes.iter().map(|(name, size)| (name.clone(), special::whole(*size))).collect();
                 json!({
-                    "size": whole(*size),
+                    "size": size.map(special::whole),
                     "axes": axes,
                     "first": first.first(),
                     "first_three": first,

@@ -31,3 +31,4 @@ pub(crate) use problem::one_line;
 pub use problem::{Problem, Severity};
 pub use python::python_text;
 pub use validate::Surroundings;
+pub(crate) use yaml::lines;

@@ -40,6 +40,7 @@ impl SweepSpec {
     /// How many distinct points the grid has; `None` for another method.
     ///
     /// Saturates at `u64::MAX`, and costs nothing for huge grids: nothing is enumerated.
+    /// [`search::Grid`] has the exact number.
     #[must_use]
     pub fn grid_size(&self) -> Option<u64> {
         search::grid_size(self)
@@ -147,11 +148,13 @@ pub enum Parameter {
 }
 
 /// A continuous distribution. All numbers are finite.
+///
+/// A number that stands for a value, and not for an exponent or a width, is kept as written: an
+/// integer is shown as one, and a quantized grid of integers is one of integers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Law {
-    /// Between two limits, `min < max`. They are kept as written: a quantized grid of integers
-    /// is one of integers.
+    /// Between two limits, `min < max`.
     Uniform {
         /// The lower limit.
         min: Number,
@@ -168,9 +171,9 @@ pub enum Law {
     /// The same between two limits, `0 < min < max`: W&B's `log_uniform_values`.
     LogUniformValues {
         /// The lower limit.
-        min: f64,
+        min: Number,
         /// The upper limit.
-        max: f64,
+        max: Number,
     },
     /// `exp(-x)` of a uniform exponent `x`: W&B's `inv_log_uniform`.
     InvLogUniform {
@@ -182,14 +185,14 @@ pub enum Law {
     /// W&B's `inv_log_uniform_values`, which draws as `log_uniform_values` does.
     InvLogUniformValues {
         /// The lower limit.
-        min: f64,
+        min: Number,
         /// The upper limit.
-        max: f64,
+        max: Number,
     },
     /// The normal distribution.
     Normal {
         /// The mean.
-        mu: f64,
+        mu: Number,
         /// The standard deviation, above 0.
         sigma: f64,
     },

@@ -14,6 +14,11 @@ pub(super) fn value(text: impl Into<String>) -> Value {
     Value::Object(map)
 }
 
+/// A whole number of any size.
+pub(super) fn whole(number: u128) -> Value {
+    u64::try_from(number).map_or_else(|_| value(number.to_string()), Value::from)
+}
+
 /// An infinity or NaN.
 pub(super) fn not_finite(number: f64) -> Value {
     value(match number {

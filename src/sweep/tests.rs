@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::search;
+use crate::search::vectors::cases;
 
 fn checked(text: &str) -> Check {
     check(text.as_bytes(), "s", Surroundings::UNKNOWN)
@@ -116,7 +117,7 @@ fn every_distribution_is_read() {
         ),
         (
             "{distribution: inv_log_uniform_values, min: 1, max: 2}",
-            json!({"real": {"inv_log_uniform_values": {"min": 1.0, "max": 2.0}}}),
+            json!({"real": {"inv_log_uniform_values": {"min": 1, "max": 2}}}),
         ),
         (
             "{distribution: q_log_uniform, min: 2, max: 9}",
@@ -124,12 +125,12 @@ fn every_distribution_is_read() {
         ),
         (
             "{distribution: q_log_uniform_values, min: 16, max: 256, q: 16}",
-            json!({"quantized": {"law": {"log_uniform_values": {"min": 16.0, "max": 256.0}}, "q": 16}}),
+            json!({"quantized": {"law": {"log_uniform_values": {"min": 16, "max": 256}}, "q": 16}}),
         ),
         ("{distribution: normal}", json!({"real": {"normal": {"mu": 0.0, "sigma": 1.0}}})),
         (
             "{distribution: q_normal, mu: 3, sigma: 2, q: 0.5}",
-            json!({"quantized": {"law": {"normal": {"mu": 3.0, "sigma": 2.0}}, "q": 0.5}}),
+            json!({"quantized": {"law": {"normal": {"mu": 3, "sigma": 2.0}}, "q": 0.5}}),
         ),
         (
             "{distribution: log_normal, mu: 1}",
@@ -509,12 +510,52 @@ fn faults_of_a_grid() {
         "{min: 0.1, max: 1.0}",
         "{distribution: q_normal}",
         "{distribution: q_uniform, min: 1, max: 10, q: 4}",
+        "{distribution: q_uniform, min: 1, max: 10, q: 1.0e-20}",
         "{distribution: q_uniform, min: 1.0e+17, max: 2.0e+17, q: 1}",
         "{values: [1, 2], probabilities: [0.5, 0.5]}",
         "{parameters: {b: {min: 1, max: 2}, c: {min: 0.5, max: 1.0}}}",
     ];
     let file = |parameter: &str| with_parameter(parameter).replace("random", "grid");
     insta::assert_snapshot!(all_problems(&parameters, file));
+}
+
+#[test]
+fn draws_that_no_number_holds_are_cut() {
+    let parameters = [
+        "{distribution: log_uniform, min: 0, max: 710}",
+        "{distribution: q_log_uniform, min: 0, max: 50, q: 1}",
+        "{distribution: normal, mu: 1.0e+308, sigma: 1.0e+308}",
+        "{distribution: q_normal, sigma: 1.0e+20, q: 5}",
+        "{distribution: q_normal, sigma: 1.0e+20, q: 5.0}",
+        "{distribution: q_log_normal, mu: 4, sigma: 5, q: 1}",
+        "{parameters: {b: {distribution: log_normal, sigma: 87}}}",
+    ];
+    insta::assert_snapshot!(all_problems(&parameters, with_parameter));
+}
+
+#[test]
+fn sizes_of_grids_are_exact_or_left_open() {
+    let axis = "{min: -9223372036854775808, max: 9223372036854775807}";
+    let text = |axes: usize| {
+        let axes: String = (0..axes).map(|index| format!("  p{index}: {axis}\n")).collect();
+        format!("program: p\nmethod: grid\nparameters:\n{axes}  z: {{values: [1, 2]}}\n")
+    };
+    let table = [
+        (0, "2"),
+        (1, "36893488147419103232"), // 2^65
+        (2, "null"),                 // 2^129
+    ];
+    for (axes, want) in table {
+        let check = checked(&text(axes));
+        assert!(check.can_run());
+        let json = check.json();
+        assert!(json.contains(&format!("\"size\": {want},")), "{axes}: {json}");
+        let sizes = json.matches(": 18446744073709551616").count();
+        assert_eq!(sizes, axes, "{json}");
+        let last = &serde_json::from_str::<Value>(&json).unwrap()["grid"]["last"];
+        assert_eq!(last["z"], 2);
+        assert_eq!(last["p0"], if axes > 0 { json!(i64::MAX) } else { Value::Null });
+    }
 }
 
 #[test]
@@ -610,17 +651,9 @@ fn what_only_wandbs_controller_does_is_a_notice_until_the_embedded_one_is_to_do_
     }
 }
 
-/// Cases of W&B's engine: `yaml_scalars`, `verdicts` and `inferred`.
-fn vectors(name: &str) -> Vec<Value> {
-    let path = format!("{}/tests/data/{name}.json", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(path).unwrap();
-    let all: Value = serde_json::from_str(&text).unwrap();
-    all["cases"].as_array().unwrap().clone()
-}
-
 #[test]
 fn scalars_are_read_as_wandbs_engine_reads_them() {
-    for case in vectors("yaml_scalars") {
+    for case in cases("yaml_scalars.json") {
         let scalar = case["yaml"].as_str().unwrap();
         let check = checked(&format!("k: {scalar}\n"));
         let Some(verdict) = check.wandb else {
@@ -640,7 +673,7 @@ fn scalars_are_read_as_wandbs_engine_reads_them() {
 
 #[test]
 fn verdicts_are_those_of_wandbs_engine() {
-    for case in vectors("verdicts") {
+    for case in cases("verdicts.json") {
         let text = case["yaml"].as_str().unwrap();
         let check = checked(text);
         let verdict = check.wandb.unwrap();
@@ -680,7 +713,7 @@ fn verdicts_are_those_of_wandbs_engine() {
 
 #[test]
 fn kinds_are_inferred_as_wandbs_engine_does() {
-    for case in vectors("inferred") {
+    for case in cases("inferred.json") {
         let parameter = case["yaml"].as_str().unwrap();
         // In a group, where the client does not look.
         let text = format!(
@@ -712,7 +745,7 @@ fn kinds_are_inferred_as_wandbs_engine_does() {
             Law::InvLogUniform { .. } => Some("inv_log_uniform"),
             Law::InvLogUniformValues { .. } => Some("inv_log_uniform_values"),
             Law::Normal { mu, sigma } => {
-                (number("mu") == Some(*mu) && number("sigma") == Some(*sigma)).then_some("normal")
+                (number("mu") == mu.as_f64() && number("sigma") == Some(*sigma)).then_some("normal")
             }
             Law::LogNormal { mu, sigma } => (number("mu") == Some(*mu)
                 && number("sigma") == Some(*sigma))
@@ -740,7 +773,7 @@ fn kinds_are_inferred_as_wandbs_engine_does() {
     }
 }
 
-/// Every file of these tests and of tests/data, to see which problems they show.
+/// Every file of tests/data/sweeps, to see which problems they show.
 fn files() -> Vec<String> {
     let folder = format!("{}/tests/data/sweeps", env!("CARGO_MANIFEST_DIR"));
     let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());

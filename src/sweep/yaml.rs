@@ -165,16 +165,16 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Document, Fault> {
     let text = decode(bytes)?;
     let mut reader = Reader {
         parser: Parser::new_from_str(text),
-        lines: text.split('\n').flat_map(split_returns).collect(),
+        text,
+        cursor: Cursor { text, index: 0, byte: 0 },
         anchors: HashMap::new(),
         nodes: 0,
         duplicates: Vec::new(),
         opaque: Vec::new(),
-        cursor: Cursor { text, index: 0, offset: 0 },
         opens_flow: false,
     };
     let root = reader.document()?;
-    match strict::find(&reader.lines, &reader.opaque) {
+    match strict::find(lines(text), &reader.opaque) {
         Some(Refused::Tab(place)) => return Err(reader.tab(place)),
         Some(Refused::Anchor(place)) => {
             let message = "an anchor's name cannot have a colon: W&B reads something else";
@@ -186,8 +186,10 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Document, Fault> {
 }
 
 /// Lines as yaml-rust2 counts them: a lone carriage return ends one too.
-fn split_returns(line: &str) -> impl Iterator<Item = &str> {
-    line.strip_suffix('\r').unwrap_or(line).split('\r')
+///
+/// Never collected: a file may be nothing but line ends.
+pub(crate) fn lines(text: &str) -> impl Iterator<Item = &str> {
+    text.split('\n').flat_map(|line| line.strip_suffix('\r').unwrap_or(line).split('\r'))
 }
 
 /// Bytes to text without a byte order mark, refusing what YAML cannot hold.
@@ -222,9 +224,8 @@ fn decode(bytes: &[u8]) -> Result<&str, Fault> {
 const ENDS_OF_LINES: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
 
 fn place_after(text: &str) -> Place {
-    let lines: Vec<&str> = text.split('\n').flat_map(split_returns).collect();
-    let column = lines.last().map_or(0, |line| line.chars().count()) + 1;
-    Place { line: lines.len().max(1), column }
+    let (number, last) = (1..).zip(lines(text)).last().unwrap_or((1, ""));
+    Place { line: number, column: last.chars().count() + 1 }
 }
 
 struct Anchored {
@@ -233,38 +234,42 @@ struct Anchored {
     depth: usize,
 }
 
-/// A way to the characters of a text by index, without a list of them: marks go forward mostly.
-struct Cursor<'a> {
-    text: &'a str,
-    index: usize,
-    offset: usize,
-}
-
-impl Cursor<'_> {
-    fn at(&mut self, index: usize) -> Option<char> {
-        while self.index > index {
-            let before = self.text.get(..self.offset)?.chars().next_back()?;
-            (self.index, self.offset) = (self.index - 1, self.offset - before.len_utf8());
-        }
-        let mut rest = self.text.get(self.offset..)?.chars();
-        while self.index < index {
-            let passed = rest.next()?;
-            (self.index, self.offset) = (self.index + 1, self.offset + passed.len_utf8());
-        }
-        rest.next()
-    }
-}
-
 struct Reader<'a> {
     parser: Parser<std::str::Chars<'a>>,
-    lines: Vec<&'a str>,
+    text: &'a str,
+    cursor: Cursor<'a>,
     anchors: HashMap<usize, Anchored>,
     nodes: usize,
     duplicates: Vec<Duplicate>,
     opaque: Vec<Opaque>,
-    cursor: Cursor<'a>,
     /// Whether the last event opened a `[...]` or `{...}`.
     opens_flow: bool,
+}
+
+/// A place in a text, counted in characters and in bytes.
+struct Cursor<'a> {
+    text: &'a str,
+    index: usize,
+    byte: usize,
+}
+
+impl Cursor<'_> {
+    /// The character of this index. Neighbours are found fast, as events come in order.
+    fn char_at(&mut self, index: usize) -> Option<char> {
+        while self.index > index {
+            let before = self.text.get(..self.byte)?.chars().next_back()?;
+            self.index -= 1;
+            self.byte -= before.len_utf8();
+        }
+        loop {
+            let here = self.text.get(self.byte..)?.chars().next()?;
+            if self.index == index {
+                return Some(here);
+            }
+            self.index += 1;
+            self.byte += here.len_utf8();
+        }
+    }
 }
 
 impl Reader<'_> {
@@ -305,11 +310,13 @@ impl Reader<'_> {
     }
 
     fn next(&mut self) -> Result<(Event, Place), Fault> {
-        let (mut event, place) = match self.parser.next_token() {
+        let (mut event, place, at) = match self.parser.next_token() {
             Ok((event, mark)) => {
                 // The index counts characters, whatever its documentation says.
-                self.opens_flow = matches!(self.cursor.at(mark.index()), Some('[' | '{'));
-                (event, place(mark))
+                self.opens_flow =
+                    matches!(event, Event::SequenceStart(..) | Event::MappingStart(..))
+                        && matches!(self.cursor.char_at(mark.index()), Some('[' | '{'));
+                (event, place(mark), mark.index())
             }
             Err(error) => return Err(self.syntax(&error)),
         };
@@ -321,6 +328,17 @@ impl Reader<'_> {
         }
         if let Event::Scalar(text, TScalarStyle::Literal | TScalarStyle::Folded, ..) = &mut event {
             self.end_as_the_file_does(text);
+            // A block with nothing below it, which ends the file: its header is where it stands, and
+            // PyYAML keeps line ends only for `+`.
+            let mut is = |index: usize, of: &[char]| {
+                self.cursor.char_at(index).is_some_and(|c| of.contains(&c))
+            };
+            if text.chars().all(|c| c == '\n')
+                && is(at, &['|', '>'])
+                && !(is(at + 1, &['+']) || is(at + 2, &['+']))
+            {
+                text.clear();
+            }
         }
         if let Event::Scalar(text, style, ..) = &event {
             let kind = match style {
@@ -344,10 +362,8 @@ impl Reader<'_> {
                 return self.tab(Place { line, column });
             }
         }
-        let chars = self.lines.get(at.line.saturating_sub(1)).map(|line| line.chars());
-        let tab = |column: usize| {
-            chars.clone().is_some_and(|mut chars| chars.nth(column - 1) == Some('\t'))
-        };
+        let line = lines(self.text).nth(at.line.saturating_sub(1)).unwrap_or_default();
+        let tab = |column: usize| line.chars().nth(column - 1) == Some('\t');
         if let Some(column) =
             [at.column, at.column.saturating_sub(1).max(1)].into_iter().find(|c| tab(*c))
         {
@@ -357,9 +373,8 @@ impl Reader<'_> {
             return fault(Code::YamlSyntax, at, "this is not YAML: a line above lacks its `:`");
         }
         let fault = fault(Code::YamlSyntax, at, format!("this is not YAML: {}", error.info()));
-        let line = at.line.checked_sub(1).and_then(|index| self.lines.get(index));
         // `[${args}]` reads as text followed by a mapping.
-        if line.is_some_and(|line| line.contains("${")) {
+        if line.contains("${") {
             return fault.help("within `[...]`, put every `${...}` in quotes");
         }
         fault
@@ -376,28 +391,22 @@ impl Reader<'_> {
 
     /// The column of a tab before a line's first character.
     fn tab_in_indentation(&self, line: usize) -> Option<usize> {
-        let line = self.lines.get(line.checked_sub(1)?)?;
+        let line = lines(self.text).nth(line.checked_sub(1)?)?;
         let blank = line.chars().take_while(|c| matches!(c, ' ' | '\t'));
         blank.enumerate().find(|(_, c)| *c == '\t').map(|(index, _)| index + 1)
     }
 
     /// Where the file ends in the middle of a block's last line, PyYAML adds no line end to it.
     fn end_as_the_file_does(&mut self, text: &mut String) {
-        // Nor does it to a block of nothing, unless `+` keeps line ends.
-        let kept = || ["|+", ">+"].into_iter().any(|mark| self.cursor.text.contains(mark));
-        if text.bytes().all(|b| b == b'\n') && !kept() {
-            text.clear();
-            return;
-        }
-        if self.cursor.text.ends_with(['\n', '\r']) || !text.ends_with('\n') {
+        if self.text.ends_with(['\n', '\r']) || !text.ends_with('\n') {
             return;
         }
         let at_end = match self.parser.peek() {
-            Ok((_, mark)) => self.cursor.at(mark.index()).is_none(),
+            Ok((_, mark)) => self.cursor.char_at(mark.index()).is_none(),
             Err(_) => false,
         };
         // A comment may come last too.
-        let last = self.lines.last().map_or("", |line| line.trim());
+        let last = self.text.rsplit(['\n', '\r']).next().map_or("", str::trim);
         if at_end && !last.is_empty() && text.trim_end().ends_with(last) {
             text.pop();
         }

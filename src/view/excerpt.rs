@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use unicode_width::UnicodeWidthChar as _;
 
-use crate::sweep::{Problem, Severity};
+use crate::sweep::{Problem, Severity, lines};
 
 /// Columns of a line that are shown, and those of them before the place at fault.
 const WIDEST: usize = 100;
@@ -19,17 +19,11 @@ pub struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// A file's text.
+    /// The lines of `text`, counted as problems count them.
     #[must_use]
     pub fn new(text: &'a [u8], colour: bool) -> Self {
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         Self { text: String::from_utf8_lossy(text), colour }
-    }
-
-    /// A line, from 1, as problems count them: a lone carriage return ends one too.
-    fn line(&self, number: usize) -> Option<&str> {
-        let lines = self.text.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
-        lines.flat_map(|line| line.split('\r')).nth(number.checked_sub(1)?)
     }
 
     /// The problem, its line with a caret at the place, and what to do.
@@ -39,7 +33,8 @@ impl<'a> Source<'a> {
         let (message, help) = problem.lines();
         let word = self.paint(*severity, severity.name());
         let mut shown = format!("{word}: {file}:{line}:{column}: {message} [{code}]");
-        if let Some(text) = self.line(*line).filter(|text| !text.trim().is_empty()) {
+        let text = line.checked_sub(1).and_then(|index| lines(&self.text).nth(index));
+        if let Some(text) = text.filter(|text| !text.trim().is_empty()) {
             let (text, before) = window(text, column.saturating_sub(1));
             let (number, caret) = (format!("{line:>5}"), self.paint(*severity, "^"));
             let gap = " ".repeat(number.len());
@@ -66,40 +61,37 @@ impl<'a> Source<'a> {
 fn window(line: &str, index: usize) -> (String, usize) {
     let line = line.trim_end();
     let at = line.char_indices().nth(index).map_or(line.len(), |(at, _)| at);
-    let (before, after) = line.split_at_checked(at).unwrap_or((line, ""));
-    let mut width = 0;
-    let all_fits = line.chars().enumerate().all(|(count, c)| {
-        width += cell(c).1;
-        width <= WIDEST && count < 4 * WIDEST
-    });
-    let limit = |most: usize| if all_fits { usize::MAX } else { most };
-    let (mut cells, mut column) = taken(before.chars().rev(), limit(BEFORE));
-    let is_cut = cells.len() < before.chars().take(cells.len() + 1).count();
-    if is_cut {
-        cells.push('…'.to_string());
+    let (before, after) = line.split_at(at);
+    let all_fits = shown(line.chars(), WIDEST).1;
+    let most = if all_fits { WIDEST } else { BEFORE };
+    let (cells, whole) = shown(before.chars().rev(), most);
+    let mut column: usize = cells.iter().map(|(_, width)| width).sum();
+    let mut text: String = cells.iter().rev().map(|(text, _)| text.as_str()).collect();
+    if !whole {
+        text.insert(0, '…');
         column += 1;
     }
-    let mut shown: String = cells.into_iter().rev().collect();
-    let (cells, _) = taken(after.chars(), limit(WIDEST - column));
-    let is_cut = cells.len() < after.chars().take(cells.len() + 1).count();
-    shown.extend(cells);
-    if is_cut {
-        shown.push('…');
+    let (cells, whole) = shown(after.chars(), WIDEST.saturating_sub(column));
+    text.extend(cells.iter().map(|(text, _)| text.as_str()));
+    if !whole {
+        text.push('…');
     }
-    (shown, column)
+    (text, column)
 }
 
-/// What is shown of the first characters that fit, and its width.
-fn taken(chars: impl Iterator<Item = char>, most: usize) -> (Vec<String>, usize) {
+/// As many characters as fit into so many columns, and whether that is all.
+///
+/// Characters without a width are counted too: a line may have millions of them.
+fn shown(chars: impl Iterator<Item = char>, most: usize) -> (Vec<(String, usize)>, bool) {
     let (mut cells, mut width) = (Vec::new(), 0);
-    for (text, more) in chars.map(cell) {
-        if width + more > most || cells.len() >= 4 * WIDEST {
-            break;
+    for cell in chars.map(cell) {
+        width += cell.1;
+        if width > most || cells.len() > 4 * most {
+            return (cells, false);
         }
-        width += more;
-        cells.push(text);
+        cells.push(cell);
     }
-    (cells, width)
+    (cells, true)
 }
 
 /// What a terminal shows for a character, and how wide: nothing that could steer it.

@@ -1,9 +1,10 @@
 //! Parameters that are numbers between bounds or around a mean.
 
-use serde_json::{Number, Value};
+use serde_json::Number;
 
 use super::parameter::Context;
 use super::{Field, Num, Validator, field, kind, number, written};
+use crate::search;
 use crate::sweep::code::Code;
 use crate::sweep::model::{Law, Method, Parameter};
 use crate::sweep::problem::quoted;
@@ -83,26 +84,10 @@ impl Base {
     }
 }
 
-/// A law, one of its values, and the values it lies between if it has bounds.
+/// A law, and the values it lies between if it has bounds.
 struct Shape {
     law: Law,
-    example: Value,
     limits: Option<(f64, f64)>,
-}
-
-/// `x` rounded to a multiple of `q`: an integer if `q` is one.
-pub(super) fn quantize(x: f64, q: &Number) -> Option<Value> {
-    let step = q.as_f64()?;
-    let rounded = (x / step).round_ties_even();
-    if q.is_f64() {
-        return Number::from_f64(rounded * step).map(Value::Number);
-    }
-    #[expect(clippy::cast_possible_truncation, reason = "an example only; saturates")]
-    Some(Value::from((rounded as i64).saturating_mul(q.as_i64()?)))
-}
-
-fn float(value: f64) -> Option<Value> {
-    Number::from_f64(value).map(Value::Number)
 }
 
 impl Validator<'_> {
@@ -112,7 +97,7 @@ impl Validator<'_> {
         context: Context<'_>,
         entries: &[Entry],
         inferred: bool,
-    ) -> Option<(Parameter, Value)> {
+    ) -> Option<Parameter> {
         let (min, max) = self.bounds(context, entries, !inferred)?;
         let name = context.name();
         let is_float = |bound: &Number| bound.is_f64();
@@ -126,16 +111,14 @@ impl Validator<'_> {
             return None;
         }
         if is_float(&min) || is_float(&max) {
-            let example = Value::Number(min.clone());
-            return Some((Parameter::Real(Law::Uniform { min, max }), example));
+            return Some(Parameter::Real(Law::Uniform { min, max }));
         }
-        let example = Value::Number(min.clone());
         let (Some(min), Some(max)) = (min.as_i64(), max.as_i64()) else {
             let message = format!("{name}: integer bounds must fit 64 bits");
             self.error(Code::BoundKind, context.at(), message, "");
             return None;
         };
-        Some((Parameter::IntUniform { min, max }, example))
+        Some(Parameter::IntUniform { min, max })
     }
 
     /// Two numbers in order.
@@ -222,19 +205,49 @@ impl Validator<'_> {
         entries: &[Entry],
         base: Base,
         quantized: bool,
-    ) -> Option<(Parameter, Value)> {
+    ) -> Option<Parameter> {
         let shape = match base {
             Base::Normal | Base::LogNormal => self.around_a_mean(context, entries, base),
             Base::Beta => self.beta(context, entries),
             base => self.between(context, entries, base),
         };
-        let q = quantized.then(|| self.step(context, entries));
-        let Shape { law, example, limits } = shape?;
-        let Some(q) = q else { return Some((Parameter::Real(law), example)) };
-        let q = q?;
-        self.rounding(context, entries, limits, &q);
-        let example = quantize(example.as_f64()?, &q)?;
-        Some((Parameter::Quantized { law, q }, example))
+        let q = quantized.then(|| self.shape_number(context, entries, "q", 1.0, 0.0));
+        let Shape { law, limits } = shape?;
+        let parameter = match q {
+            None => Parameter::Real(law),
+            Some(q) => Parameter::Quantized { law, q: q? },
+        };
+        // Points of a grid are not rounded, and end below `max`.
+        if context.method != Some(Method::Grid) {
+            if !search::representable(&parameter) {
+                self.draws_cut(context, &parameter, base);
+            } else if let Parameter::Quantized { q, .. } = &parameter {
+                self.rounding(context, entries, limits, q);
+            }
+        }
+        Some(parameter)
+    }
+
+    /// Only a warning: W&B runs such a sweep.
+    fn draws_cut(&mut self, context: Context<'_>, parameter: &Parameter, base: Base) {
+        let what = match parameter {
+            Parameter::Quantized { q, .. } if !q.is_f64() => "an integer of 64 bits",
+            _ => "a float",
+        };
+        let message =
+            format!("{}: draws can be larger than {what} can be, and are then cut", context.name());
+        let new = match parameter {
+            Parameter::Quantized { .. } => format!("q_{}_values", base.name()),
+            _ => format!("{}_values", base.name()),
+        };
+        let help = if base.has_exponents() {
+            format!("bounds are exponents of e: write `distribution: {new}` if they are values")
+        } else if what == "a float" {
+            "give smaller numbers".to_owned()
+        } else {
+            "with a dot, as in `1.0`, `q` gives floats".to_owned()
+        };
+        self.warn(Code::DrawsCut, context.at(), message, &help);
     }
 
     fn between(&mut self, context: Context<'_>, entries: &[Entry], base: Base) -> Option<Shape> {
@@ -254,30 +267,16 @@ impl Validator<'_> {
         }
         let (low, high) = bounds?;
         let (min, max) = (low.as_f64()?, high.as_f64()?);
-        let written = Value::Number(low.clone());
-        let (law, example, limits) = match base {
-            Base::LogUniform => {
-                (Law::LogUniform { min, max }, float(min.exp()), (min.exp(), max.exp()))
-            }
-            Base::InvLogUniform => {
-                let limits = ((-max).exp(), (-min).exp());
-                (Law::InvLogUniform { min, max }, float(limits.0), limits)
-            }
-            Base::LogUniformValues => {
-                (Law::LogUniformValues { min, max }, Some(written), (min, max))
-            }
+        let (law, limits) = match base {
+            Base::LogUniform => (Law::LogUniform { min, max }, (min.exp(), max.exp())),
+            Base::InvLogUniform => (Law::InvLogUniform { min, max }, ((-max).exp(), (-min).exp())),
+            Base::LogUniformValues => (Law::LogUniformValues { min: low, max: high }, (min, max)),
             Base::InvLogUniformValues => {
-                (Law::InvLogUniformValues { min, max }, Some(written), (min, max))
+                (Law::InvLogUniformValues { min: low, max: high }, (min, max))
             }
-            _ => (Law::Uniform { min: low, max: high }, Some(written), (min, max)),
+            _ => (Law::Uniform { min: low, max: high }, (min, max)),
         };
-        if !limits.1.is_finite() || example.is_none() {
-            let message = format!("{}: e to such a power is no number", context.name());
-            let help = "write `distribution: log_uniform_values` if the bounds are values";
-            self.error(Code::BoundKind, context.at(), message, help);
-            return None;
-        }
-        Some(Shape { law, example: example?, limits: Some(limits) })
+        Some(Shape { law, limits: Some(limits) })
     }
 
     /// `log_uniform` and its like take exponents, which hardly anybody means.
@@ -330,26 +329,22 @@ impl Validator<'_> {
         let mu = self.shape_number(context, entries, "mu", 0.0, f64::NEG_INFINITY);
         let sigma = self.shape_number(context, entries, "sigma", 1.0, 0.0);
         let (mu, sigma) = (mu?, sigma?.as_f64()?);
-        let mean = mu.as_f64()?;
-        let (law, example) = match base {
-            Base::Normal => (Law::Normal { mu: mean, sigma }, Some(Value::Number(mu))),
-            _ => (Law::LogNormal { mu: mean, sigma }, float(mean.exp())),
+        let law = match base {
+            Base::Normal => Law::Normal { mu, sigma },
+            _ => Law::LogNormal { mu: mu.as_f64()?, sigma },
         };
-        if example.is_none() {
-            let message = format!("{}: e to the power of `mu` is no number", context.name());
-            self.error(Code::ParameterNumber, context.at(), message, "");
-        }
-        Some(Shape { law, example: example?, limits: None })
+        Some(Shape { law, limits: None })
     }
 
     fn beta(&mut self, context: Context<'_>, entries: &[Entry]) -> Option<Shape> {
         let a = self.shape_number(context, entries, "a", 1.0, 0.0);
         let b = self.shape_number(context, entries, "b", 1.0, 0.0);
         let law = Law::Beta { a: a?.as_f64()?, b: b?.as_f64()? };
-        Some(Shape { law, example: float(0.5)?, limits: Some((0.0, 1.0)) })
+        Some(Shape { law, limits: Some((0.0, 1.0)) })
     }
 
-    /// A finite number above `least`; W&B's schema lets `least` itself pass, and then draws NaN.
+    /// A finite number above `least`; W&B's schema lets `least` itself pass but for `q`, and then
+    /// draws NaN. The default is a float, also for `q`.
     fn shape_number(
         &mut self,
         context: Context<'_>,
@@ -369,7 +364,7 @@ impl Validator<'_> {
                     format!("{name}: `{key}` must be a number, and this is {}", kind(field.node));
                 self.fault(Code::ParameterNumber, at, message, "");
             }
-            Some(number) if number.float < least => {
+            Some(number) if number.float < least || (key == "q" && number.float == least) => {
                 let message = format!("{name}: `{key}` must be above 0");
                 self.fault(Code::ParameterNumber, at, message, "");
             }
@@ -387,31 +382,6 @@ impl Validator<'_> {
         None
     }
 
-    /// The step of a quantized distribution; a float, 1.0, if none is given.
-    fn step(&mut self, context: Context<'_>, entries: &[Entry]) -> Option<Number> {
-        let Some(field) = field(entries, "q") else { return Number::from_f64(1.0) };
-        let pointer = join(context.pointer, "q");
-        let at = (pointer.as_str(), field.place());
-        let name = context.name();
-        match number(field.node) {
-            None if Self::is_date(field.node) => {}
-            None => {
-                let message =
-                    format!("{name}: `q` must be a number, and this is {}", kind(field.node));
-                self.fault(Code::ParameterNumber, at, message, "");
-            }
-            Some(q) if q.float <= 0.0 => {
-                self.fault(Code::ParameterNumber, at, format!("{name}: `q` must be above 0"), "");
-            }
-            Some(Num { exact: Some(q), .. }) => return Some(q),
-            Some(_) => {
-                let message = format!("{name}: {} is no usable `q`", quoted(written(field.node)));
-                self.error(Code::ParameterNumber, at, message, "");
-            }
-        }
-        None
-    }
-
     /// Rounding does not stop at the bounds, and a large step leaves little to choose from.
     fn rounding(
         &mut self,
@@ -421,9 +391,6 @@ impl Validator<'_> {
         q: &Number,
     ) {
         let (Some((min, max)), Some(step)) = (limits, q.as_f64()) else { return };
-        if context.method == Some(Method::Grid) {
-            return;
-        }
         let round = |x: f64| (x / step).round_ties_even() * step;
         let (low, high) = (round(min), round(max));
         let at = match field(entries, "q") {

@@ -19,7 +19,6 @@ use super::python::python_text;
 use super::scalar::Meaning;
 use super::special;
 use super::yaml::{self, Entry, Kind, Node, Place, Scalar, join};
-use crate::search::Config;
 
 /// Every key of W&B's schema.
 const KEYS: [&str; 18] = [
@@ -71,8 +70,8 @@ pub(super) struct Sweep {
     pub(super) spec: SweepSpec,
     /// `None` if the file names none that there is; the spec then says random.
     pub(super) method: Option<Method>,
-    /// A value of each parameter, in the parameters' order; `None` unless all could be read.
-    pub(super) examples: Option<Config>,
+    /// Whether all parameters could be read; the spec has none otherwise.
+    pub(super) complete: bool,
 }
 
 pub(super) struct Validator<'a> {
@@ -244,7 +243,8 @@ impl<'a> Validator<'a> {
         let metric = self.sweep_metric(entries, method);
         let program = self.text(entries, "program");
         let command = self.command(field(entries, "command"));
-        let (parameters, examples) = self.parameters(entries, method);
+        let parameters = self.parameters(entries, method);
+        let complete = parameters.is_some();
         let spec = SweepSpec {
             name: self.text(entries, "name"),
             description: self.text(entries, "description"),
@@ -256,28 +256,30 @@ impl<'a> Validator<'a> {
             method: method.unwrap_or(Method::Random),
             program,
             command,
-            parameters,
+            parameters: parameters.unwrap_or_default(),
         };
         self.program(entries, &spec);
         self.macros(entries, &spec);
         self.launch(entries, method);
         self.scientific(entries);
-        if method == Some(Method::Bayes)
-            && examples.is_some()
-            && !spec.parameters.values().any(is_swept)
-        {
+        if method == Some(Method::Bayes) && complete && !spec.parameters.values().any(is_swept) {
             let place = field(entries, "parameters").map_or(yaml::START, |field| field.key);
             let message = "bayes has nothing to search: every parameter is constant";
             self.error(Code::NothingToSearch, ("/parameters", place), message, "");
         }
-        Some(Sweep { spec, method, examples })
+        Some(Sweep { spec, method, complete })
     }
 
     /// Warns if the grid ends before `run_cap` does.
-    pub(super) fn run_cap_against(&mut self, root: &Node, grid_size: u128, run_cap: Option<u64>) {
+    pub(super) fn run_cap_against(
+        &mut self,
+        root: &Node,
+        grid_size: Option<u128>,
+        run_cap: Option<u64>,
+    ) {
         let Kind::Mapping(entries) = &root.kind else { return };
         let (Some(field), Some(cap)) = (field(entries, "run_cap"), run_cap) else { return };
-        if u128::from(cap) > grid_size {
+        if let Some(grid_size) = grid_size.filter(|size| u128::from(cap) > *size) {
             let points = if grid_size == 1 { "one point" } else { &format!("{grid_size} points") };
             let message = format!("`run_cap` is {cap}, and the grid has only {points}");
             let help = "the sweep ends with the grid";

@@ -1,11 +1,11 @@
 //! `parameters`: which kind each is, and whether its keys fit that kind.
 
 use indexmap::IndexMap;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::law::Base;
 use super::{Field, Validator, field, kind, launch, number, written};
-use crate::search::{self, Config};
+use crate::search;
 use crate::sweep::code::Code;
 use crate::sweep::model::{Law, Method, Parameter};
 use crate::sweep::problem::{nearest, quoted};
@@ -98,9 +98,6 @@ pub(super) fn distributions() -> Vec<String> {
     names
 }
 
-/// A parameter and one of its values.
-type Read = Option<(Parameter, Value)>;
-
 /// Where a parameter stands and what goes for it.
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
@@ -129,12 +126,12 @@ fn misplaced(name: &str) -> Option<&'static str> {
 }
 
 impl Validator<'_> {
-    /// All parameters that could be read, and an example of each if all could.
+    /// The parameters; `None` unless all can be read.
     pub(super) fn parameters(
         &mut self,
         entries: &[Entry],
         method: Option<Method>,
-    ) -> (IndexMap<String, Parameter>, Option<Config>) {
+    ) -> Option<IndexMap<String, Parameter>> {
         let pointer = "/parameters";
         let Some(field) = field(entries, "parameters") else {
             let at = (pointer, yaml::START);
@@ -146,12 +143,9 @@ impl Validator<'_> {
                 let help = "add `parameters:` with at least one";
                 self.fault(Code::ParametersMissing, at, "`parameters` is missing", help);
             }
-            return (IndexMap::new(), None);
+            return None;
         };
-        match self.group(field, pointer, method, true) {
-            Some((parameters, examples)) => (parameters, Some(examples)),
-            None => (IndexMap::new(), None),
-        }
+        self.group(field, pointer, method, true)
     }
 
     /// Parameters under one key; `None` unless all can be read.
@@ -161,7 +155,7 @@ impl Validator<'_> {
         pointer: &str,
         method: Option<Method>,
         top: bool,
-    ) -> Option<(IndexMap<String, Parameter>, Config)> {
+    ) -> Option<IndexMap<String, Parameter>> {
         let at = (pointer, field.place());
         let entries = match &field.node.kind {
             Kind::Mapping(entries) => entries,
@@ -176,23 +170,18 @@ impl Validator<'_> {
         if entries.is_empty() {
             self.fault(Code::ParametersEmpty, at, "`parameters` is empty", "add at least one");
         }
-        let (mut parameters, mut examples) = (IndexMap::new(), Config::new());
+        let mut parameters = IndexMap::new();
         let mut complete = top || !entries.is_empty();
         for entry in entries {
             let pointer = join(pointer, &entry.key);
             let context = Context { entry, pointer: &pointer, top, method };
             self.parameter_name(context);
             match self.parameter(context) {
-                Some((parameter, example)) => {
-                    parameters.insert(entry.key.clone(), parameter);
-                    examples.insert(entry.key.clone(), example);
-                }
+                Some(parameter) => drop(parameters.insert(entry.key.clone(), parameter)),
                 None => complete = false,
             }
         }
-        // UTF-8 sorts by code point, as W&B's agent sorts names.
-        examples.sort_keys();
-        complete.then_some((parameters, examples))
+        complete.then_some(parameters)
     }
 
     fn parameter_name(&mut self, context: Context<'_>) {
@@ -212,7 +201,7 @@ impl Validator<'_> {
         }
     }
 
-    fn parameter(&mut self, context: Context<'_>) -> Read {
+    fn parameter(&mut self, context: Context<'_>) -> Option<Parameter> {
         let Context { entry, pointer, .. } = context;
         let Kind::Mapping(entries) = &entry.value.kind else {
             self.bare_value(context);
@@ -232,7 +221,9 @@ impl Validator<'_> {
         debug_assert!(needed.iter().chain(allowed).all(|key| KEYS.contains(key)));
         let read = match is {
             Is::Constant => self.constant(pointer, field(entries, "value")?),
-            Is::Categorical => self.categorical(context, field(entries, "values")?),
+            Is::Categorical => {
+                self.values(context, field(entries, "values")?).map(Parameter::Categorical)
+            }
             Is::Weighted => self.weighted(context, entries),
             Is::Bounds | Is::IntUniform => self.integers(context, entries, is == Is::Bounds),
             Is::Real(base) => self.law(context, entries, base, false),
@@ -240,13 +231,11 @@ impl Validator<'_> {
             Is::Group => {
                 let below = join(pointer, "parameters");
                 let group = field(entries, "parameters")?;
-                let (parameters, examples) = self.group(group, &below, context.method, false)?;
-                let examples: Map<String, Value> = examples.into_iter().collect();
-                Some((Parameter::Group(parameters), Value::Object(examples)))
+                self.group(group, &below, context.method, false).map(Parameter::Group)
             }
         };
-        let (parameter, example) = read.filter(|_| complete && !extra)?;
-        self.fits_method(context, &parameter).then_some((parameter, example))
+        let parameter = read.filter(|_| complete && !extra)?;
+        self.grid(context, &parameter).then_some(parameter)
     }
 
     /// A parameter that is no mapping.
@@ -391,16 +380,10 @@ impl Validator<'_> {
         found
     }
 
-    fn constant(&mut self, pointer: &str, field: Field<'_>) -> Read {
+    fn constant(&mut self, pointer: &str, field: Field<'_>) -> Option<Parameter> {
         let value = field.node.value()?;
         self.quoted_boolean(&join(pointer, "value"), field.node);
-        Some((Parameter::Constant(value.clone()), value))
-    }
-
-    fn categorical(&mut self, context: Context<'_>, field: Field<'_>) -> Read {
-        let values = self.values(context, field)?;
-        let first = values.first()?.clone();
-        Some((Parameter::Categorical(values), first))
+        Some(Parameter::Constant(value))
     }
 
     fn values(&mut self, context: Context<'_>, field: Field<'_>) -> Option<Vec<Value>> {
@@ -447,7 +430,7 @@ impl Validator<'_> {
         }
     }
 
-    fn weighted(&mut self, context: Context<'_>, entries: &[Entry]) -> Read {
+    fn weighted(&mut self, context: Context<'_>, entries: &[Entry]) -> Option<Parameter> {
         let values = field(entries, "values").and_then(|field| self.values(context, field));
         let field = field(entries, "probabilities")?;
         let pointer = join(context.pointer, "probabilities");
@@ -510,47 +493,34 @@ impl Validator<'_> {
             let help = "remove them: bayes learns which values are good";
             self.warn(Code::ProbabilitiesWithBayes, at, message, help);
         }
-        let first = values.first()?.clone();
-        Some((Parameter::Weighted { values, probabilities }, first))
+        Some(Parameter::Weighted { values, probabilities })
     }
 
-    /// Whether the method can have the parameter: a grid needs points that can be counted, and
-    /// other draws should be numbers.
-    fn fits_method(&mut self, context: Context<'_>, parameter: &Parameter) -> bool {
-        let name = context.name();
-        if context.method != Some(Method::Grid) {
-            let is_group = matches!(parameter, Parameter::Group(_));
-            if !is_group && !search::representable(parameter) {
-                let message =
-                    format!("{name} can become larger than any number: such draws are cut");
-                self.warn(Code::DrawsCut, context.at(), message, "make it narrower");
-            }
+    /// Whether the method can have the parameter: a grid needs points that can be counted.
+    fn grid(&mut self, context: Context<'_>, parameter: &Parameter) -> bool {
+        if context.method != Some(Method::Grid) || search::countable(parameter) {
             return true;
         }
-        match parameter {
-            Parameter::Weighted { .. } => {
-                let message = format!("a grid has every value once, and {name} has probabilities");
-                let help = "remove them, or use `method: random`";
-                self.error(Code::GridProbabilities, context.at(), message, help);
-                false
-            }
-            Parameter::Quantized { law: Law::Uniform { .. }, .. } => {
-                let is_countable = search::countable(parameter);
-                if !is_countable {
-                    let message = format!("{name} has steps that floats cannot tell apart");
-                    self.error(Code::GridContinuous, context.at(), message, "give a larger `q`");
-                }
-                is_countable
-            }
-            Parameter::Real(_) | Parameter::Quantized { .. } => {
-                let message = format!("grid needs countable values, and {name} is continuous");
-                let help =
-                    "list `values:`, use integer bounds or q_uniform, or use `method: random`";
-                self.error(Code::GridContinuous, context.at(), message, help);
-                false
-            }
-            _ => true,
-        }
+        let name = context.name();
+        let (code, message, help) = match parameter {
+            Parameter::Weighted { .. } => (
+                Code::GridProbabilities,
+                format!("a grid has every value once, and {name} has probabilities"),
+                "remove them, or use `method: random`",
+            ),
+            Parameter::Quantized { law: Law::Uniform { .. }, .. } => (
+                Code::GridContinuous,
+                format!("{name}: floats cannot tell so small steps apart"),
+                "give a larger `q`",
+            ),
+            _ => (
+                Code::GridContinuous,
+                format!("grid needs countable values, and {name} is continuous"),
+                "list `values:`, use integer bounds or q_uniform, or use `method: random`",
+            ),
+        };
+        self.error(code, context.at(), message, help);
+        false
     }
 
     /// Whether a node is what `value()` cannot have, and has been reported as a date.

@@ -29,7 +29,7 @@ pub(super) enum Refused {
 }
 
 /// The first such place; `opaque` is in the file's order.
-pub(super) fn find(lines: &[&str], opaque: &[Opaque]) -> Option<Refused> {
+pub(super) fn find<'a>(lines: impl Iterator<Item = &'a str>, opaque: &[Opaque]) -> Option<Refused> {
     let mut opaque = opaque.iter().peekable();
     let mut quote = None;
     let mut skip_to = 0;
@@ -37,16 +37,16 @@ pub(super) fn find(lines: &[&str], opaque: &[Opaque]) -> Option<Refused> {
         if number < skip_to {
             continue;
         }
-        let chars: Vec<char> = line.chars().collect();
-        let mut at = 0;
-        while let Some(&c) = chars.get(at) {
-            let next = chars.get(at + 1);
+        let mut names = Names { line, end: 0 };
+        let mut chars = (1..).zip(line.char_indices()).peekable();
+        while let Some((column, (at, c))) = chars.next() {
+            let next = chars.peek().map(|(_, (_, next))| *next);
             match quote {
-                Some('\'') if c == '\'' && next == Some(&'\'') => at += 1,
-                Some('"') if c == '\\' => at += 1,
+                Some('\'') if c == '\'' && next == Some('\'') => drop(chars.next()),
+                Some('"') if c == '\\' => drop(chars.next()),
                 Some(open) => quote = quote.filter(|_| c != open),
                 None => {
-                    let here = Place { line: number, column: at + 1 };
+                    let here = Place { line: number, column };
                     while opaque.next_if(|scalar| scalar.start < here).is_some() {}
                     if let Some(scalar) = opaque.next_if(|scalar| scalar.start == here) {
                         match scalar.kind {
@@ -59,27 +59,37 @@ pub(super) fn find(lines: &[&str], opaque: &[Opaque]) -> Option<Refused> {
                         }
                     } else if c == '\t' {
                         return Some(Refused::Tab(here));
-                    } else if c == '&' && has_colon(&chars, at) {
+                    } else if c == '&' && names.anchor_has_colon(at) {
                         return Some(Refused::Anchor(here));
-                    } else if c == '#'
-                        && at.checked_sub(1).is_none_or(|before| chars[before] == ' ')
-                    {
+                    } else if c == '#' && (at == 0 || line[..at].ends_with(' ')) {
                         break;
                     }
                 }
             }
-            at += 1;
         }
     }
     None
 }
 
-/// Whether the anchor that starts here, if it does, has a name that ends with a colon.
-fn has_colon(chars: &[char], at: usize) -> bool {
-    let (before, name) = chars.split_at(at);
-    let before = before.iter().rev().find(|c| **c != ' ');
-    let starts = before.is_none_or(|c| ":-?,[{".contains(*c));
-    let ends_name = |c: &&char| c.is_whitespace() || ",[]{}".contains(**c);
-    let name: Vec<&char> = name.iter().take_while(|c| !ends_name(c)).collect();
-    starts && name.last() == Some(&&':')
+/// The names of a line's anchors.
+struct Names<'a> {
+    line: &'a str,
+    /// Where the name ends that was looked at last: it may hold many `&`.
+    end: usize,
+}
+
+impl Names<'_> {
+    /// Whether the anchor that starts here, if it does, has a name that ends with a colon.
+    fn anchor_has_colon(&mut self, at: usize) -> bool {
+        let (before, name) = self.line.split_at(at);
+        let starts = before.trim_end_matches(' ').chars().next_back();
+        if !starts.is_none_or(|c| ":-?,[{".contains(c)) {
+            return false;
+        }
+        if self.end <= at {
+            let ends_name = |c: char| c.is_whitespace() || ",[]{}".contains(c);
+            self.end = at + name.find(ends_name).unwrap_or(name.len());
+        }
+        self.line[..self.end].ends_with(':')
+    }
 }
