@@ -161,7 +161,7 @@ fn a_conda_environment_is_activated_by_its_own_hook() {
 }
 
 #[test]
-fn a_venv_decides_which_python_runs_and_what_is_missing_is_said_at_once() {
+fn r42_a_venv_decides_which_python_runs_and_what_is_missing_is_said_at_once() {
     let scratch = project(1, "");
     scratch.write("sweep.yaml", "program: t.py\nmethod: grid\nparameters: {x: {value: 1}}\n");
     scratch.write("t.py", "import sys\nopen('seen', 'w').write(sys.prefix)\n");
@@ -228,7 +228,7 @@ fn scratch_holds_what_wandb_writes_and_may_name_the_job() {
 }
 
 #[test]
-fn the_interpreter_the_folder_and_hidden_ranks() {
+fn r67_the_interpreter_the_folder_and_hidden_ranks() {
     let scratch = project(1, "");
     scratch.write("sweep.yaml", "program: t.sh\nmethod: grid\nparameters: {x: {value: 1}}\n");
     fs::create_dir(scratch.path("in side")).expect("ours");

@@ -441,7 +441,7 @@ fn tick_leaves_a_local_sweep_able_to_finish() {
 }
 
 #[test]
-fn a_quiet_submit_prints_the_name_alone() {
+fn r39_a_quiet_submit_prints_the_name_alone() {
     let scratch = project("true\n");
     let output = submit(&scratch, &["--quiet"]).output().expect("it runs");
     expect_code(&output, 0);

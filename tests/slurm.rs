@@ -518,7 +518,7 @@ fn killed_node(settings: &[(&str, &str)], options: &str) {
 }
 
 #[test]
-fn what_a_dead_node_ran_is_run_again_by_slurm() {
+fn r12_and_r70_what_a_dead_node_ran_is_run_again_by_slurm() {
     killed_node(&[], "");
 }
 
@@ -1169,7 +1169,7 @@ fn a_task_that_slurm_forgot_at_once_is_run_again() {
 }
 
 #[test]
-fn a_preempted_task_is_run_again() {
+fn r15_a_preempted_task_is_run_again() {
     let Some(bench) = Bench::start(&[("NODES", "1"), ("CPUS", "4")]) else { return };
     bench.grid(4, "until [ -e go ]; do sleep 0.1; done");
     let submit = bench.begin("submit sweep.yaml -p preemptable");
