@@ -1004,6 +1004,36 @@ fn r64_and_r72_arrays_are_as_large_as_the_site_allows_and_share_the_throttle() {
 }
 
 #[test]
+fn r16_r18_and_r69_after_any_signal_no_further_run_is_taken_and_exit_0_is_no_result() {
+    let Some(bench) = Bench::start(&[("ACCOUNTING", "1")]) else { return };
+    for signal in ["USR1", "TERM"] {
+        bench.grid_in(signal, 3, ":");
+        bench.project.write(
+            format!("{signal}/train.sh"),
+            "echo \"start $SWEEPCTL_SLOT\" >>seen\ntrap 'echo \"saved $SWEEPCTL_SLOT\" >>seen; exit 0' USR1 TERM\n\
+             until [ -e go ]; do sleep 0.1; done\necho \"end $SWEEPCTL_SLOT\" >>seen\n",
+        );
+        let args = "submit sweep.yaml --runs-per-job 3 --warmup 0 --no-requeue -t 10";
+        let submit = Running::start(bench.command_in(signal, args), args);
+        wait_until("a run", LIMIT, || bench.seen_in(signal, "start") == ["0"]);
+        let job = bench.queue(&["--states=R", "--format=%F"]).trim().to_owned();
+        bench.slurm.run("scancel", &["--batch", "--signal", signal, &format!("{job}_0")]);
+        wait_until("it saves", LIMIT, || bench.seen_in(signal, "saved") == ["0"]);
+        // The task ends without its other runs; all three come with the next ones.
+        wait_until("the next task", LIMIT, || bench.seen_in(signal, "start").len() == 2);
+        let first =
+            bench.project.read(format!("{signal}/.sweepctl/sweeps/sweep/arrays/0/logs/0.log"));
+        assert!(first.contains("SLURM tells what becomes of the run"), "{first}");
+        assert_eq!(first.matches("sweepctl: slot ").count(), 1, "{first}");
+        bench.project.write(format!("{signal}/go"), "");
+        submit.end().assert(0);
+        let mut ends = bench.seen_in(signal, "end");
+        ends.sort();
+        assert_eq!(ends, ["0", "1", "2"], "{signal}");
+    }
+}
+
+#[test]
 fn tasks_cancelled_by_hand_are_run_again() {
     tasks_cancelled_by_hand(&[]);
 }
