@@ -19,7 +19,8 @@ use crate::scheduler::{Submitted, task_ranges};
 
 const FILE: &str = "trace";
 
-/// This process: ids come again.
+/// This process, also after it has become the shell of the set-up lines and itself again: ids come again, but not at
+/// the same moment.
 static ME: OnceLock<String> = OnceLock::new();
 
 /// Makes the file, if that is asked for.
@@ -109,6 +110,14 @@ fn line(sweep_dir: &Path, mut line: Value) {
         return;
     };
     line["at"] = log::now().into();
-    line["by"] = ME.get_or_init(log::nonce).as_str().into();
+    line["by"] = ME.get_or_init(me).as_str().into();
     let _ = file.write_all(format!("{line}\n").as_bytes());
+}
+
+fn me() -> String {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = stat.rsplit(')').next().unwrap_or_default();
+    // The 22nd field of proc(5), of which two stand before the name's end: when it was started.
+    let started = fields.split_whitespace().nth(19).unwrap_or_default();
+    format!("{}.{started}", std::process::id())
 }

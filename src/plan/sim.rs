@@ -482,7 +482,7 @@ impl Sim {
                 }
             }
             (Stage::NoProgram, Some(pair)) => {
-                let early = !self.read(&mut process).1;
+                let early = !self.read(&mut process).1 && self.policy.warmup > 0;
                 self.release(&process, pair.0, early);
                 process.stage = Stage::Trip(1, true);
             }

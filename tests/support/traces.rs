@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-/// The trace of the sweep in `sweep_dir`; none if it kept none.
+/// The trace of the sweep in `sweep_dir`; none if it kept none, or its tasks have several agents.
 ///
 /// A header, then a line for each entry that came to be, each look that mattered, and each answer of sbatch.
 pub(crate) fn of_sweep(sweep_dir: &Path, test: &str, slurm: &str) -> Option<String> {
@@ -14,6 +14,10 @@ pub(crate) fn of_sweep(sweep_dir: &Path, test: &str, slurm: &str) -> Option<Stri
     let raw = raw.lines().map(|line| serde_json::from_str(line).expect("whole lines of JSON"));
     let raw: Vec<Map<String, Value>> = raw.collect();
     let sweep: Value = json_in(&sweep_dir.join("sweep.json")).expect("the sweep's file");
+    // The simulator's tasks have one agent each.
+    if sweep["policy"]["agents"] != 1 {
+        return None;
+    }
     let header = json!({
         "test": test, "slurm": slurm, "budget": sweep["budget"], "policy": sweep["policy"],
     });
