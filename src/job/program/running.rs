@@ -9,11 +9,12 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal};
 use tokio::process::Child;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::output::Copying;
 use super::processes::{Identity, Process, children_of, has_no_children, processes, send};
-use super::{Ended, GIVE_UP_AFTER, Signals};
+use super::signals::CAUGHT;
+use super::{Ended, Exit, GIVE_UP_AFTER, Signals};
 
 /// A program that was started. Dropping it kills everything the run has started.
 #[derive(Debug)]
@@ -120,7 +121,14 @@ impl Running {
         self.clean = true;
 
         let (summary, tail) = std::mem::take(&mut self.copying).finish().await;
-        // The signal that ended the program may have reached us just after its end did.
+        // The signal that ended the program may reach us after its end did: SLURM signals a job's processes one
+        // after the other.
+        if seen.is_empty()
+            && let Some(patience) = may_be_signalled(status.into())
+            && let Ok(number) = timeout(patience, signals.next()).await
+        {
+            seen.push(number);
+        }
         seen.extend(signals.drain().await);
         let left = left.iter().map(|stray| stray.pid.as_raw_pid().cast_unsigned()).collect();
         Ok(Ended { exit: status.into(), signals: seen, summary, tail, elapsed, left })
@@ -186,6 +194,19 @@ impl Running {
         (process.parent == us.as_raw_pid() && in_our_group)
             || self.before.contains(&process.identity())
     }
+}
+
+/// How long to wait for a signal of our own that would explain this end; `None` if there is nothing to explain.
+///
+/// Most programs that fail do so without one, and are not held up for long.
+fn may_be_signalled(exit: Exit) -> Option<Duration> {
+    let ended_by = match exit {
+        Exit::Signal(signal) => signal,
+        Exit::Code(0) => return None,
+        Exit::Code(code) => code - 128,
+    };
+    let caught = CAUGHT.iter().any(|caught| caught.as_raw() == ended_by);
+    Some(if caught { Duration::from_secs(3) } else { Duration::from_millis(50) })
 }
 
 impl Drop for Running {

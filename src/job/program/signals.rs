@@ -9,7 +9,7 @@ use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
 
 /// The signals we catch, the mildest first: of two that arrive at once, SLURM's CONT before its
 /// TERM, or a USR1 warning before the end, the program gets the mild one first.
-const CAUGHT: [Signal; 6] =
+pub(super) const CAUGHT: [Signal; 6] =
     [Signal::CONT, Signal::USR1, Signal::USR2, Signal::HUP, Signal::INT, Signal::TERM];
 
 /// Signals caught for this process's whole life. Create once, before anything else.

@@ -113,6 +113,26 @@ fn death_by_a_signal_is_told_from_an_exit() {
 }
 
 #[test]
+fn a_signal_that_reaches_us_after_the_programs_end_explains_it() {
+    alone(async || {
+        let mut signals = Signals::install().unwrap();
+        for end in ["kill -TERM $$", "exit 143"] {
+            let running = start(&launch(&["sh", "-c", end])).await.unwrap();
+            let late = async {
+                sleep(Duration::from_millis(500)).await;
+                signal_us(Signal::TERM);
+                pending::<()>().await;
+            };
+            let ended = tokio::select! {
+                ended = running.wait(&mut signals, pending()) => ended.unwrap(),
+                () = late => unreachable!("it waits for ever"),
+            };
+            assert_eq!(ended.signals, [Signal::TERM.as_raw()], "{end}");
+        }
+    });
+}
+
+#[test]
 fn a_program_that_is_not_there_is_an_error() {
     alone(async || {
         let error = start(&launch(&["no-such-program"])).await.unwrap_err();
