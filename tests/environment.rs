@@ -270,6 +270,7 @@ fn a_key_in_a_line_a_variable_or_the_sweep_file_is_refused() {
         ("--setup", format!("wandb login {key}")),
         ("--export", format!("WANDB_API_KEY={key}")),
         ("--teardown", format!("WANDB_API_KEY={key} wandb sync")),
+        ("--comment", format!("WANDB_API_KEY={key}")),
     ] {
         let err = run(&scratch, &[flag, &value], 3);
         assert!(err.contains("seems to hold a W&B API key"), "{err}");

@@ -363,6 +363,9 @@ pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
         gate,
         count: if gate == Gate::Task { request.ranks } else { request.nodes },
     });
+    if options.iter().any(|option| looks_like_key_literal(option)) {
+        return Err(around::key_refused("an option for sbatch"));
+    }
     let (budget, reason) = budget(&args, &settings, agents, &spec)?;
     let folder = settings.chdir.as_ref().map_or_else(|| here.clone(), |dir| here.join(dir));
     if !folder.is_dir() {
