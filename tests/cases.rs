@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use serde_json::{Value, json};
-use support::{Scratch, repository};
+use support::{Scratch, expect_none, repository};
 
 struct Case {
     name: String,
@@ -83,15 +83,6 @@ fn cases() -> Vec<Case> {
     let scratch = Scratch::new();
     scratch.write("fit.py", "");
     paths.iter().map(|path| Case::of(&scratch, path)).collect()
-}
-
-fn expect_none(differences: &[String]) {
-    assert!(
-        differences.is_empty(),
-        "{} differences:\n{}",
-        differences.len(),
-        differences.join("\n")
-    );
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use support::{Scratch, repository};
+use support::{Scratch, expect_none, repository};
 
 /// What a run notes of its environment: `NAME=value` lines, in a file of its own.
 const PROGRAM: &str = "{ env; echo \"CWD=$PWD\"; } > \"$HOME/seen/$SWEEPCTL_SLOT\"\n";
@@ -175,15 +175,6 @@ fn project(profile: &Profile) -> (Scratch, Command) {
         .env("BASH_FUNC_module%%", "() { export LOADED=\"$*\"\n}")
         .env_remove("WANDB_API_KEY");
     (scratch, command)
-}
-
-fn expect_none(differences: &[String]) {
-    assert!(
-        differences.is_empty(),
-        "{} differences:\n{}",
-        differences.len(),
-        differences.join("\n")
-    );
 }
 
 #[test]

@@ -202,6 +202,16 @@ pub(crate) fn skip<T>(why: &str) -> Option<T> {
     None
 }
 
+/// Fails with all of them, if there are any.
+pub(crate) fn expect_none(differences: &[String]) {
+    assert!(
+        differences.is_empty(),
+        "{} differences:\n{}",
+        differences.len(),
+        differences.join("\n")
+    );
+}
+
 pub(crate) fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
