@@ -4,6 +4,7 @@ mod around;
 mod check;
 mod config;
 mod init;
+mod plan;
 mod sbatch_args;
 mod submit;
 mod template;

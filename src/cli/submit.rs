@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 
 use super::around::{self, AroundArgs};
 use super::check::Checked;
+use super::plan::{
+    LOGS, fill_in_logs, first_commands, ranks, report, say_plan, warn_of_environment,
+};
 use super::sbatch_args::SbatchArgs;
 use super::{Failure, Place, code, logical_cwd, template, view, watch};
-use crate::drive::state::{self, Around, OpenSweep, RunsOn, STATE_DIR, SweepFile};
+use crate::drive::state::{self, OpenSweep, RunsOn, STATE_DIR, SweepFile};
 use crate::drive::{Driver, environment, render_script};
 use crate::launch::agents::{Agents, Gate};
-use crate::launch::environment::misspelt;
-use crate::launch::logs::LogName;
-use crate::launch::request::{Given, Partition, Ranks, Remark, Request};
+use crate::launch::request::{Given, Partition, Ranks, Request};
 use crate::launch::secret::looks_like_key_literal;
 use crate::launch::{self, request};
 use crate::log;
@@ -22,9 +23,8 @@ use crate::plan::{Policy, Spans};
 use crate::say::{err, out};
 use crate::scheduler::slurm::Slurm;
 use crate::scheduler::{Limits, SubmitRefusal, Submitted, limit_name};
-use crate::search;
 use crate::settings::{self, Layer, Origin, Settings, Sources, Value};
-use crate::sweep::{self as sweep_file, Method, SweepSpec};
+use crate::sweep::{Method, SweepSpec};
 
 #[derive(clap::Args, Debug)]
 pub(super) struct SubmitArgs {
@@ -231,120 +231,6 @@ fn options(args: &SubmitArgs) -> Result<(Vec<Given>, Vec<Given>), Failure> {
         err!("warning: {} of this shell not used: a sweep has no use for it", names.join(", "));
     }
     Ok((from_variables, typed))
-}
-
-/// Prints what there is to say of a request; an error in it ends the submission.
-fn report(remarks: Vec<Remark>) -> Result<(), Failure> {
-    let mut last = None;
-    for remark in remarks {
-        if let Some(error) =
-            remark.is_error.then_some(remark.clone()).and_then(|error| last.replace(error))
-        {
-            err!("error: {error}");
-        } else if !remark.is_error {
-            err!("warning: {remark}");
-        }
-    }
-    match last {
-        // Printed with the exit code.
-        Some(error) => Err(Failure::new(code::SWEEP_FILE, error.message).help(error.help)),
-        None => Ok(()),
-    }
-}
-
-/// Says what in the environment of jobs is likely to go wrong.
-fn warn_of_environment(around: &Around) {
-    let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
-    for (name, meant) in misspelt(names) {
-        err!("warning: {name} is no variable of W&B's, which ignores it: did you mean {meant}?");
-    }
-    const GPUS: &str = "CUDA_VISIBLE_DEVICES";
-    let by_hand = around.set_up.iter().any(|line| line.contains(&format!("{GPUS}=")));
-    if by_hand || std::env::var_os(GPUS).is_some() {
-        let place = if by_hand { "in a set-up line" } else { "in this shell" };
-        err!(
-            "warning: {GPUS} is set {place}: SLURM gives each job its own GPUs, and other numbers hide them (unset it)"
-        );
-    }
-}
-
-/// What the sweep's program does about ranks.
-fn ranks(file: &SweepFile) -> Ranks {
-    let command = file.spec.command.as_deref().unwrap_or_default();
-    let program = file.spec.program.as_ref().map(|program| file.folder.join(program));
-    let text = program.and_then(|path| fs::read_to_string(path).ok());
-    Ranks::of(command, text.as_deref())
-}
-
-/// Says what will be submitted and what it may cost; refuses what costs more than `--max-gpu-hours`.
-fn say_plan(
-    settings: &Settings,
-    given: &[Given],
-    (jobs, agents): (u64, Option<Agents>),
-    partitions: &[Partition],
-) -> Result<(), Failure> {
-    let request = Request::of(given);
-    let hours = request.gpu_hours(jobs, request.default_time(partitions));
-    let cost = match (hours, request.gpus) {
-        (Some(0.0), _) => "no GPUs".to_owned(),
-        (Some(hours), _) => format!("at most {hours:.0} GPU hours"),
-        (None, None) => "GPU hours unknown".to_owned(),
-        (None, _) => "GPU hours unknown: no time limit".to_owned(),
-    };
-    let count =
-        |number: u64, one: &str| format!("{number} {one}{}", if number == 1 { "" } else { "s" });
-    let each = [
-        (settings.runs_per_job > 1).then(|| match agents {
-            Some(_) => format!("up to {} runs of each agent", settings.runs_per_job),
-            None => format!("up to {} runs", settings.runs_per_job),
-        }),
-        (request.nodes > 1).then(|| format!("{} nodes", request.nodes)),
-        Some(count(request.ranks.into(), "rank")),
-        request.gpus.filter(|gpus| *gpus > 0).map(|gpus| count(gpus.into(), "GPU")),
-        Some(count(agents.map_or(1, |agents| agents.count).into(), "agent")),
-    ];
-    let each: Vec<String> = each.into_iter().flatten().collect();
-    err!("{}, each with {}; {cost}", count(jobs, "job"), each.join(", "));
-    match (settings.max_gpu_hours, hours) {
-        (Some(most), Some(hours)) if hours > most => {
-            let text = format!(
-                "the sweep may take {hours:.0} GPU hours, more than --max-gpu-hours {most}"
-            );
-            Err(Failure::new(code::SWEEP_FILE, text).help("lower --time or --budget"))
-        }
-        (Some(_), None) => {
-            let text = "--max-gpu-hours needs a time limit to go by";
-            Err(Failure::new(code::SWEEP_FILE, text).help("give --time"))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Options that say where output goes: they are not copied into the script as they are.
-const LOGS: [&str; 2] = ["output", "error"];
-
-/// Fills in names of logs; refuses those that SLURM would not write, and warns of one that tasks share.
-fn fill_in_logs(file: &mut SweepFile, local: bool) -> Result<(), Failure> {
-    let user = std::env::var("USER").unwrap_or_default();
-    for (flag, name) in [("--output", &mut file.around.output), ("--error", &mut file.around.error)]
-    {
-        let Some(name) = name else { continue };
-        if local {
-            err!("warning: {flag} is for SLURM: logs of a local sweep are in its folder");
-            continue;
-        }
-        let read = LogName::read(name, &file.policy.job_name, &user);
-        let read = read.map_err(|error| {
-            Failure::new(code::COMMAND_LINE, format!("{flag}: {error}"))
-                .help("logs/%x-%A_%a.out is a good name")
-        })?;
-        if read.is_shared {
-            err!(
-                "warning: {flag} {name} is one file for several tasks (%A_%a in its name gives each its own); the end of each run's output is kept in the sweep's folder"
-            );
-        }
-    }
-    Ok(())
 }
 
 /// Starts a sweep.
@@ -599,21 +485,6 @@ fn dry_run(state_dir: &Path, mut file: SweepFile) -> Result<String, Failure> {
         throttle_warm: 0,
     };
     script_text(&dir, &file, &array)
-}
-
-/// The first runs' commands, as they would be typed.
-fn first_commands(file: &SweepFile) -> Vec<String> {
-    let envvar = |name: &str| std::env::var(name).ok();
-    let slots = (0..u64::from(file.budget.min(3)))
-        .filter_map(|slot| search::configuration(&file.spec, file.seed, slot));
-    let argv = |config| {
-        sweep_file::argv(&file.spec, &config, file.around.interpreter(), "<args.json>", &envvar)
-    };
-    slots
-        .map(|config| {
-            argv(config).iter().map(|word| launch::quote(word)).collect::<Vec<_>>().join(" ")
-        })
-        .collect()
 }
 
 fn script_text(dir: &Path, file: &SweepFile, array: &Array) -> Result<String, Failure> {
