@@ -204,6 +204,9 @@ fn variables_come_from_flags_and_files_and_are_taken_literally() {
     let home = scratch.path("../home").display().to_string();
     let seen = scratch.read("seen");
     assert!(seen.starts_with("it's $(touch x)|from the file|"), "{seen} {home}");
+    scratch.write("bad", "A=1\nB=from file\n");
+    let err = run(&scratch, &["--env-file", "bad", "--new"], 3);
+    assert!(err.contains("bad:2: this is not NAME=VALUE"), "{err}");
     for (flag, value, want) in [
         ("--export", "ALL", "--export ALL: this is not NAME=VALUE"),
         ("--export", "1A=2", "this is not NAME=VALUE"),

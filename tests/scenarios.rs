@@ -280,6 +280,37 @@ fn r74_what_a_program_says_on_stderr_is_in_its_log_and_its_code_in_status() {
 }
 
 #[test]
+fn a_metric_that_no_run_reports_is_said_in_the_end() {
+    let sweep =
+        format!("{HEAD}method: grid\nmetric: {{name: loss}}\nparameters: {{x: {{value: 0}}}}\n");
+    let scratch = project(&sweep, "echo loss=0.5");
+    let (_, err) = run(&scratch, LOCAL, 0);
+    assert!(err.contains("warning: no run reported `loss`"), "{err}");
+    let (_, err) = run(&scratch, &format!("{LOCAL} --new --metrics stdout"), 0);
+    assert!(!err.contains("no run reported"), "{err}");
+}
+
+#[test]
+fn an_agent_of_a_paused_sweep_says_so() {
+    let scratch = grid("{x: {values: [0, 1, 2, 3, 4, 5]}}", "exit 1");
+    run(&scratch, LOCAL, 6);
+    let (_, err) = run(&scratch, "agent", 6);
+    assert!(
+        err.contains("the sweep is paused or stopped: `sweepctl resume sweep` goes on"),
+        "{err}"
+    );
+}
+
+#[test]
+fn a_program_is_looked_for_where_runs_start() {
+    let scratch = grid("{x: {value: 0}}", ":");
+    scratch.write("inside/train.sh", ":");
+    std::fs::remove_file(scratch.path("train.sh")).unwrap();
+    let (_, err) = run(&scratch, &format!("{LOCAL} --chdir inside"), 0);
+    assert!(!err.contains("there is no file"), "{err}");
+}
+
+#[test]
 fn r80_there_are_never_more_jobs_than_runs() {
     let scratch = grid("{x: {values: [0, 1, 2, 3]}}", "echo run >> seen");
     let (_, err) = run(&scratch, "submit sweep.yaml --dry-run --jobs 10 -t 10", 0);

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use super::{Failure, code};
 use crate::drive::state::Around;
 use crate::launch::container::{Container, Runtime};
-use crate::launch::environment::Environment;
+use crate::launch::environment::{Environment, bad_line};
 use crate::launch::secret::looks_like_key_literal;
 use crate::settings::{self, Layer, Origin, Settings, Value, is_variable};
 
@@ -121,6 +121,15 @@ pub(super) fn of(settings: &Settings, here: &Path) -> Result<Around, Failure> {
             let text = format!("--{key}: there is no file {}", file.display());
             return Err(Failure::new(code::COMMAND_LINE, text));
         }
+    }
+    if let Some(file) = &settings.env_file
+        && let Some(line) = bad_line(&std::fs::read_to_string(here.join(file)).unwrap_or_default())
+    {
+        return Err(Failure::new(
+            code::SWEEP_FILE,
+            format!("{file}:{line}: this is not NAME=VALUE"),
+        )
+        .help("a shell reads the file: put a value with blanks in quotes"));
     }
     let exports = settings.export.iter().map(|(name, value)| format!("{name}={value}"));
     let environment = Environment {

@@ -33,7 +33,7 @@ pub(super) struct Checked {
 
 /// Checks a file; 3 if sweepctl cannot run it.
 pub(super) fn run(args: &CheckArgs) -> Result<u8, Failure> {
-    let checked = Checked::of(&args.file)?;
+    let checked = Checked::of(&args.file, &logical_cwd())?;
     if args.json {
         out!("{}", checked.check.json());
         return Ok(if checked.check.can_run() { 0 } else { code::SWEEP_FILE });
@@ -47,8 +47,8 @@ pub(super) fn run(args: &CheckArgs) -> Result<u8, Failure> {
 }
 
 impl Checked {
-    /// Reads and checks a file, or stdin for `-`.
-    pub(super) fn of(path: &Path) -> Result<Self, Failure> {
+    /// Reads and checks a file, or stdin for `-`; its runs will start in `folder`.
+    pub(super) fn of(path: &Path, folder: &Path) -> Result<Self, Failure> {
         let from_stdin = path == Path::new("-");
         let name = if from_stdin { "stdin".to_owned() } else { path.display().to_string() };
         let read = if from_stdin {
@@ -59,7 +59,6 @@ impl Checked {
         };
         let text =
             read.map_err(|error| Failure::new(code::SWEEP_FILE, format!("{name}: {error}")))?;
-        let folder = logical_cwd();
         let variable = |name: &str| env::var(name).ok();
         let or = |name: &str, other: &str| variable(name).unwrap_or_else(|| other.to_owned());
         let args_json_file = format!(

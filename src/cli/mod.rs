@@ -298,7 +298,7 @@ async fn run(command: Command) -> Result<u8, Failure> {
             let entry = |sweep: &Sweep| sweep.stopped().then_some(Entry::Budget { budget });
             // The shell that goes on is where the fault was mended: its environment is the jobs' from now on.
             let _ = environment::save(&sweep.dir);
-            if is_local(&sweep) {
+            if is_local(&sweep) && (sweep.log.state.stopped() || !sweep.log.state.closed) {
                 watch_hint(&sweep);
             }
             command_entry(sweep, entry).await

@@ -235,12 +235,17 @@ fn options(args: &SubmitArgs) -> Result<(Vec<Given>, Vec<Given>), Failure> {
 
 /// Starts a sweep.
 pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
-    let (spec, text) = read(&args.file)?;
+    let here = logical_cwd();
+    let settings = sources(&args, &here)?.settings();
+    let folder = settings.chdir.as_ref().map_or_else(|| here.clone(), |dir| here.join(dir));
+    if !folder.is_dir() {
+        let text = format!("--chdir {}: there is no such folder", folder.display());
+        return Err(Failure::new(code::COMMAND_LINE, text));
+    }
+    let (spec, text) = read(&args.file, &folder)?;
     if looks_like_key_literal(&String::from_utf8_lossy(&text)) {
         return Err(around::key_refused(&args.file.to_string_lossy()));
     }
-    let here = logical_cwd();
-    let settings = sources(&args, &here)?.settings();
     let (mut named, given): (Vec<Given>, Vec<Given>) =
         settings.options.iter().cloned().partition(|given| LOGS.contains(&given.name.as_str()));
     let options: Vec<String> = given.iter().map(Given::word).collect();
@@ -253,11 +258,6 @@ pub(super) async fn run(args: SubmitArgs) -> Result<u8, Failure> {
         return Err(around::key_refused("an option for sbatch"));
     }
     let (budget, reason) = budget(&args, &settings, agents, &spec)?;
-    let folder = settings.chdir.as_ref().map_or_else(|| here.clone(), |dir| here.join(dir));
-    if !folder.is_dir() {
-        let text = format!("--chdir {}: there is no such folder", folder.display());
-        return Err(Failure::new(code::COMMAND_LINE, text));
-    }
     let mut around = around::of(&settings, &here)?;
     around.agents = agents;
     let asked = asked(&args, &settings, &text, &(&options, &folder, &around));
@@ -399,8 +399,8 @@ fn spans(local: bool) -> Spans {
 }
 
 /// The sweep, if the embedded controller can run it; all that is wrong with it is printed.
-fn read(path: &Path) -> Result<(SweepSpec, Vec<u8>), Failure> {
-    let checked = Checked::of(path)?.with_embedded_controller();
+fn read(path: &Path, folder: &Path) -> Result<(SweepSpec, Vec<u8>), Failure> {
+    let checked = Checked::of(path, folder)?.with_embedded_controller();
     checked.print_problems();
     match checked.check.spec {
         Some(spec) => Ok((spec, checked.text)),
@@ -571,7 +571,11 @@ async fn check_with_slurm(
         slurm.test_only(&one_task, &script, env, &file.folder)
     );
     let _ = fs::remove_file(&script);
-    let limits = limits.map_err(|error| Failure::new(code::SLURM, error))?;
+    let limits = limits.map_err(|error| {
+        let help =
+            error.hint().unwrap_or("without SLURM, `--local` runs the sweep on this machine");
+        Failure::new(code::SLURM, error).help(help)
+    })?;
     let partitions = partitions.map_err(|error| Failure::new(code::SLURM, error))?;
     report(request::time_remark(given, &partitions).into_iter().collect())?;
     match answer {

@@ -188,6 +188,17 @@ fn ended(sweep: &OpenSweep, quiet: bool) -> u8 {
     if let Some(why) = &view.why {
         err!("{}: {why}", view.state);
     }
+    if let Some(metric) = &sweep.file.spec.metric
+        && view.best.is_none()
+        && view.finished > 0
+    {
+        err!(
+            "warning: no run reported `{}`, the sweep file's metric: programs append it to the file named by \
+             SWEEPCTL_METRICS, or print `{}=...` and you submit with --metrics stdout",
+            metric.name,
+            metric.name
+        );
+    }
     if let Some(log) = failed_log(sweep) {
         err!("the end of {log}");
         err!("mend the cause, then `sweepctl resume {}`", sweep.file.name);

@@ -437,7 +437,8 @@ impl Driver {
                 let full = self.room.taken(tasks as u32, self.queued);
                 self.wait_for_room(full);
                 self.queued += tasks as u32;
-                Ok(vec![format!("job {job}: array {number} with {tasks} tasks")])
+                let s = if tasks == 1 { "" } else { "s" };
+                Ok(vec![format!("job {job}: array {number} with {tasks} task{s}")])
             }
             Submitted::Refused { kind: SubmitRefusal::Limit, text } => {
                 self.fence(number, Fence::Void(text.clone()))?;

@@ -131,8 +131,10 @@ impl Setup {
         }
         let mut command = Command::new(shell);
         command.args(options).arg("-c").arg(text).stdin(Stdio::null()).env_remove(HELD);
-        if let Err(error) = command.status() {
-            said.push(format!("cannot run the teardown lines: {shell}: {error}"));
+        match command.status() {
+            Ok(status) if status.success() => {}
+            Ok(status) => said.push(format!("the teardown lines ended with {status}")),
+            Err(error) => said.push(format!("cannot run the teardown lines: {shell}: {error}")),
         }
         said
     }

@@ -21,6 +21,8 @@ use crate::{search, sweep as sweep_file};
 
 /// Nothing was decided: SLURM's rows of such a task give no verdict (EX_TEMPFAIL of sysexits.h).
 pub const UNDECIDED: u8 = 75;
+/// A person asked for runs and a paused sweep gives none: the budget is not reached.
+const NOT_DONE: u8 = 6;
 /// How long a job tries to write to a file system that gives no clear answer.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// A run that lived so long shows that the sweep's programs can live.
@@ -243,10 +245,14 @@ pub async fn by_hand(dir: &Path, count: u32) -> Result<u8, TaskError> {
     for done in 0..count {
         task.sweep.refresh()?;
         let Some(pair) = task.open_by_hand()? else {
+            let name = &task.sweep.file.name;
+            if task.sweep.log.state.stopped() && !task.sweep.log.state.closed {
+                say(&format!("the sweep is paused or stopped: `sweepctl resume {name}` goes on"));
+                return Ok(NOT_DONE);
+            }
             if done == 0 {
                 say("nothing left to take: every slot has its run, or a job that carries it");
                 if matches!(task.sweep.file.runs_on, RunsOn::Slurm(_)) {
-                    let name = &task.sweep.file.name;
                     say(&format!("`sweepctl tick {name}` takes back what dead jobs carry"));
                 }
             }
@@ -688,7 +694,12 @@ impl Task {
         if outcome == Outcome::FailedFast {
             self.trip_if_spent()?;
         }
-        say(&format!("slot {}: {outcome:?}", pair.0));
+        let how = match outcome {
+            Outcome::Finished => "finished".to_owned(),
+            Outcome::FailedFast => format!("{} within a minute, and does not count", ended.exit),
+            _ => ended.exit.to_string(),
+        };
+        say(&format!("slot {}: {how}", pair.0));
         Ok(Done::Exit(exit.or(signal.map(|s| 128 + s)).unwrap_or(1) as u8))
     }
 

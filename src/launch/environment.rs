@@ -31,7 +31,7 @@ impl Environment {
             lines.push(format!("export {name}={}", quote(value)));
         }
         if let Some(file) = &self.env_file {
-            lines.push(format!("set -a; . {}; set +a", quote(file)));
+            lines.push(format!("set -a && . {} && set +a", quote(file)));
         }
         if !self.modules.is_empty() {
             // Not every site hands the function on to batch shells.
@@ -84,6 +84,32 @@ fn expanding(word: &str) -> String {
     }
     quoted.push('"');
     quoted
+}
+
+/// The first line of a file of variables, counted from 1, that a shell would not read as one; `None` if all are.
+///
+/// A value with blanks has to be in quotes: the shell would run what stands behind them.
+#[must_use]
+pub fn bad_line(env_file: &str) -> Option<usize> {
+    let is_name = |name: &str| {
+        let mut bytes = name.bytes();
+        bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
+            && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_')
+    };
+    let good = |line: &str| {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            return true;
+        }
+        let line = line.strip_prefix("export ").unwrap_or(line).trim_start();
+        let Some((name, value)) = line.split_once('=') else { return false };
+        let quoted = ['"', '\'']
+            .iter()
+            .any(|quote| value.len() > 1 && value.starts_with(*quote) && value.ends_with(*quote));
+        let bare = value.split(" #").next().unwrap_or_default().trim_end();
+        is_name(name) && (quoted || !bare.contains([' ', '\t', ';', '&', '|', '<', '>', '(']))
+    };
+    env_file.lines().position(|line| !good(line)).map(|index| index + 1)
 }
 
 /// The variables among `names` that seem to be misspelt ones of W&B's, with what was meant.

@@ -17,6 +17,7 @@ mod spawn;
 mod tests;
 
 use std::ffi::OsString;
+use std::fmt;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -76,6 +77,15 @@ pub enum Exit {
     Code(i32),
     /// This signal killed it.
     Signal(i32),
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "ended with code {code}"),
+            Self::Signal(signal) => write!(f, "ended by signal {signal}"),
+        }
+    }
 }
 
 impl From<ExitStatus> for Exit {

@@ -58,7 +58,7 @@ impl Validator<'_> {
             self.warn(Code::ProgramBlanks, at, message, help);
         } else if needed && is_a_file_name(program, command) && !(self.around.has_file)(program) {
             let message = format!("there is no file {} here", quoted(program));
-            let help = "runs start in the folder where you submit";
+            let help = "runs start in the folder where you submit, or in --chdir";
             self.warn(Code::ProgramNotFound, at, message, help);
         }
     }
