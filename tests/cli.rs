@@ -228,6 +228,10 @@ fn the_plan_says_what_the_sweep_may_cost_and_a_limit_refuses_it() {
     }
     let err = plan("-t 1:00:00 --gpus=1 --max-gpu-hours 2.5", 3);
     assert!(err.contains("may take 3 GPU hours, more than --max-gpu-hours 2.5"), "{err}");
+    let err = plan("-t 1:00:00 --exclusive --gpus-per-node=1 --max-gpu-hours 99", 3);
+    assert!(err.contains("cannot tell how many GPUs a job gets"), "{err}");
+    let err = plan("-t 10 -n3 --gpus-per-node=4 --agents task", 0);
+    assert!(err.contains("4 GPUs cannot be shared out among 3 agents"), "{err}");
     let err = plan("--gpus=1 --max-gpu-hours 2.5", 3);
     assert!(err.contains("needs a time limit"), "{err}");
     let err = plan("-t 10 --gres=gpu:1 --gpus-per-node=1", 3);

@@ -106,6 +106,14 @@ fn without_a_warm_up_a_set_up_line_that_fails_gives_every_run_up_in_the_end() {
 }
 
 #[test]
+fn a_line_that_would_replace_the_shell_is_refused() {
+    let scratch = project(1, "echo ran > ran");
+    let err = run(&scratch, &["--setup", "exec true"], 3);
+    assert!(err.contains("the set-up line `exec true` replaces the shell"), "{err}");
+    run(&scratch, &["--setup", "exec 3>&1"], 0);
+}
+
+#[test]
 fn a_line_that_leaves_the_shell_is_named() {
     let scratch = project(1, "echo $SWEEPCTL_SLOT >> ran");
     let err = run(&scratch, &["--setup", "exit 0"], 6);

@@ -155,6 +155,17 @@ fn what_is_wrong_in_any_file_is_said_at_once() {
 }
 
 #[test]
+fn a_settings_file_that_is_a_link_to_nowhere_is_an_error() {
+    let scratch = Scratch::new();
+    scratch.write("sweep.yaml", "program: p\nmethod: grid\nparameters: {x: {value: 0}}\n");
+    std::os::unix::fs::symlink("/nowhere/at/all", scratch.path("sweepctl.yaml")).expect("ours");
+    let output = call(&scratch, "render sweep.yaml");
+    assert_eq!(output.status.code(), Some(3));
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(err.contains("sweepctl.yaml: No such file"), "{err}");
+}
+
+#[test]
 fn a_key_of_wandb_in_a_settings_file_is_refused_and_not_repeated() {
     let scratch = project();
     let key = "0123456789abcdef0123456789abcdef01234567";

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use super::{Failure, code};
 use crate::drive::state::Around;
 use crate::launch::container::{Container, Runtime};
-use crate::launch::environment::{Environment, bad_line};
+use crate::launch::environment::{Environment, bad_line, leaves_shell};
 use crate::launch::secret::looks_like_key_literal;
 use crate::settings::{self, Layer, Origin, Settings, Value, is_variable};
 
@@ -130,6 +130,12 @@ pub(super) fn of(settings: &Settings, here: &Path) -> Result<Around, Failure> {
             format!("{file}:{line}: this is not NAME=VALUE"),
         )
         .help("a shell reads the file: put a value with blanks in quotes"));
+    }
+    if let Some(line) = settings.setup.iter().find(|line| leaves_shell(line)) {
+        let line = line.lines().next().unwrap_or_default();
+        let text =
+            format!("the set-up line `{line}` replaces the shell that is to become the agent");
+        return Err(Failure::new(code::SWEEP_FILE, text).help("run the command without `exec`"));
     }
     let exports = settings.export.iter().map(|(name, value)| format!("{name}={value}"));
     let environment = Environment {

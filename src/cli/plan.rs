@@ -85,6 +85,14 @@ pub(super) fn say_plan(
         Some(count(agents.map_or(1, |agents| agents.count).into(), "agent")),
     ];
     let each: Vec<String> = each.into_iter().flatten().collect();
+    if let (Some(agents), Some(gpus)) = (agents, request.gpus)
+        && gpus % agents.count != 0
+    {
+        err!(
+            "warning: {gpus} GPUs cannot be shared out among {} agents: each sees all of its node",
+            agents.count
+        );
+    }
     err!("{}, each with {}; {cost}", count(jobs, "job"), each.join(", "));
     match (settings.max_gpu_hours, hours) {
         (Some(most), Some(hours)) if hours > most => {
@@ -92,6 +100,12 @@ pub(super) fn say_plan(
                 "the sweep may take {hours:.0} GPU hours, more than --max-gpu-hours {most}"
             );
             Err(Failure::new(code::SWEEP_FILE, text).help("lower --time or --budget"))
+        }
+        (Some(_), None) if request.gpus.is_none() => {
+            let text = "--max-gpu-hours cannot tell how many GPUs a job gets";
+            Err(Failure::new(code::SWEEP_FILE, text).help(
+                "ask for them by --gpus, or by --nodes and --gpus-per-node, without --exclusive",
+            ))
         }
         (Some(_), None) => {
             let text = "--max-gpu-hours needs a time limit to go by";

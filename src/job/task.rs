@@ -406,7 +406,9 @@ impl Task {
             return Ok(());
         }
         let error = self.setup.become_shell(pair, &who.claim);
-        Err(format!("cannot run the set-up lines by `{}`: {error}", self.setup.shell.join(" ")))
+        let shell = self.setup.shell.join(" ");
+        let shell = if shell.is_empty() { "bash" } else { &shell };
+        Err(format!("cannot run the set-up lines by `{shell}`: {error}"))
     }
 
     /// What there is to say of a set-up line that failed.

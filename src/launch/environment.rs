@@ -86,6 +86,21 @@ fn expanding(word: &str) -> String {
     quoted
 }
 
+/// Whether a set-up line replaces its shell, which could then become no agent: `exec` with a command.
+#[must_use]
+pub fn leaves_shell(line: &str) -> bool {
+    line.lines().any(|line| {
+        let mut words = line.split_whitespace();
+        let redirects = |word: &str| {
+            word.trim_start_matches(|c: char| {
+                c.is_ascii_digit() || "{}".contains(c) || c.is_ascii_alphabetic()
+            })
+            .starts_with(['<', '>', '&'])
+        };
+        words.next() == Some("exec") && words.next().is_some_and(|word| !redirects(word))
+    })
+}
+
 /// The first line of a file of variables, counted from 1, that a shell would not read as one; `None` if all are.
 ///
 /// A value with blanks has to be in quotes: the shell would run what stands behind them.

@@ -13,6 +13,9 @@ pub enum LogNameError {
         "the folder of the log `{0}` depends on the job: SLURM does not make it, and the job would fail without a word"
     )]
     Folder(String),
+    /// It is empty.
+    #[error("a log needs a name")]
+    Empty,
     /// It has a line break.
     #[error("a log's name cannot have a line break")]
     LineBreak,
@@ -34,6 +37,9 @@ impl LogName {
     ///
     /// A pattern that was read before stays as it is.
     pub fn read(text: &str, job_name: &str, user: &str) -> Result<Self, LogNameError> {
+        if text.trim().is_empty() {
+            return Err(LogNameError::Empty);
+        }
         if text.contains('\\') {
             return Err(LogNameError::Backslash(text.to_owned()));
         }
@@ -122,6 +128,7 @@ mod tests {
                 "{text}"
             );
         }
+        assert_eq!(LogName::read("", "lr", "ann"), Err(LogNameError::Empty));
         assert!(LogName::read("a\\b", "lr", "ann").is_err());
         assert!(LogName::read("a\n#SBATCH --array=1", "lr", "ann").is_err());
     }

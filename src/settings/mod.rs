@@ -427,7 +427,7 @@ pub fn project_file(folder: &Path) -> Option<PathBuf> {
         }
         last = device(part);
         let path = part.join(PROJECT_FILE);
-        if path.exists() {
+        if fs::symlink_metadata(&path).is_ok() {
             return Some(path);
         }
         if home.as_deref() == Some(part) {
@@ -461,8 +461,10 @@ fn read_file(
 ) -> Option<SettingsFile> {
     let text = match fs::read(path) {
         Ok(text) => text,
+        // A link that leads nowhere is a file that should be there: on a file system that is away, perhaps.
         Err(error)
-            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+                && fs::symlink_metadata(path).is_err() =>
         {
             return None;
         }

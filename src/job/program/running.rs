@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal};
 use tokio::process::Child;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::output::Copying;
 use super::processes::{Identity, Process, children_of, has_no_children, processes, send};
@@ -123,11 +123,14 @@ impl Running {
         let (summary, tail) = std::mem::take(&mut self.copying).finish().await;
         // The signal that ended the program may reach us after its end did: SLURM signals a job's processes one
         // after the other.
-        if seen.is_empty()
-            && let Some(patience) = may_be_signalled(status.into())
-            && let Ok(number) = timeout(patience, signals.next()).await
-        {
-            seen.push(number);
+        if let Some(patience) = may_be_signalled(status.into()) {
+            let until = Instant::now() + patience;
+            // SLURM's CONT, which comes before its TERM, ends nothing.
+            while seen.iter().all(|number| *number == Signal::CONT.as_raw())
+                && let Ok(number) = timeout_at(until, signals.next()).await
+            {
+                seen.push(number);
+            }
         }
         seen.extend(signals.drain().await);
         let left = left.iter().map(|stray| stray.pid.as_raw_pid().cast_unsigned()).collect();

@@ -119,7 +119,9 @@ fn a_signal_that_reaches_us_after_the_programs_end_explains_it() {
         for end in ["kill -TERM $$", "exit 143"] {
             let running = start(&launch(&["sh", "-c", end])).await.unwrap();
             let late = async {
-                sleep(Duration::from_millis(500)).await;
+                sleep(Duration::from_millis(200)).await;
+                signal_us(Signal::CONT);
+                sleep(Duration::from_millis(300)).await;
                 signal_us(Signal::TERM);
                 pending::<()>().await;
             };
@@ -127,7 +129,11 @@ fn a_signal_that_reaches_us_after_the_programs_end_explains_it() {
                 ended = running.wait(&mut signals, pending()) => ended.unwrap(),
                 () = late => unreachable!("it waits for ever"),
             };
-            assert_eq!(ended.signals, [Signal::TERM.as_raw()], "{end}");
+            assert_eq!(
+                ended.signals,
+                [Signal::CONT, Signal::TERM].map(|signal| signal.as_raw()),
+                "{end}"
+            );
         }
     });
 }

@@ -11,7 +11,7 @@ pub use options::{
     merge, read,
 };
 pub use units::{TimeLimit, time};
-use units::{count, gpus, gres, nodes};
+use units::{count, gpus, gres, most_nodes, nodes};
 
 /// What one job asks for. A number that nobody gave is SLURM's default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -81,10 +81,19 @@ impl Request {
             .or_else(shared_out)
             .unwrap_or(nodes)
             .max(1);
-        let by_socket = value("gpus-per-socket").is_some();
-        let gpus = all_gpus
+        // What the words do not tell: how many nodes a list names, or ranks spread over, or all that a node has.
+        let has = |name: &str| last(options, name).is_some();
+        let spread = has("nodelist") || has("ntasks-per-node") || has("ntasks-per-socket");
+        let untold = ["gpus-per-socket", "exclusive", "tres-per-task"].iter().any(|name| has(name))
+            || (gpus_of_job.is_none() && gpus_of_node.is_some() && spread && asked_nodes.is_none())
+            || (gpus_of_job.is_none() && gpus_of_node.is_none() && has("ntasks-per-gpu"));
+        // Of a range of nodes SLURM may give the most.
+        let most = value("nodes").and_then(most_nodes).unwrap_or(nodes).max(nodes);
+        let at_most = gpus_of_job.or(gpus_of_node.and_then(|gpus| gpus.checked_mul(most)));
+        let gpus = at_most
             .or(gpus_of_rank.and_then(|gpus| gpus.checked_mul(ranks)))
-            .or((!by_socket).then_some(0));
+            .or(Some(0))
+            .filter(|_| !untold);
         let partitions = value("partition").unwrap_or_default().split(',');
         Self {
             nodes,

@@ -173,6 +173,13 @@ fn a_request_is_added_up_however_it_is_spelled() {
         ("--gpus=8 --ntasks-per-gpu=1", (1, 8, Some(8))),
         ("--gpus-per-socket=2 --sockets-per-node=2", (1, 1, None)),
         ("--gpus-per-node=0", (1, 1, Some(0))),
+        // At most, or untold.
+        ("-N 1-2 --gpus-per-node=4", (1, 1, Some(8))),
+        ("--exclusive --gpus-per-node=1", (1, 1, None)),
+        ("--nodelist=n[1-2] --gpus-per-node=4", (1, 1, None)),
+        ("-n2 --ntasks-per-node=1 --gpus-per-node=4", (1, 2, None)),
+        ("-n4 --ntasks-per-gpu=1", (1, 4, None)),
+        ("--tres-per-task=gres/gpu:4", (1, 1, None)),
     ];
     for (text, want) in table {
         let request = Request::of(&given(text));

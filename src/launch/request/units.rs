@@ -58,6 +58,11 @@ pub(super) fn nodes(text: &str) -> Option<u32> {
     text.split(['-', ',', ':']).map(count).collect::<Option<Vec<_>>>()?.first().copied()
 }
 
+/// The most nodes of such a number.
+pub(super) fn most_nodes(text: &str) -> Option<u32> {
+    text.split(['-', ',', ':']).map(count).collect::<Option<Vec<_>>>()?.into_iter().max()
+}
+
 /// Reads GPUs, with or without types: `8`, `a100:8`, `a100:2,v100:1`.
 pub(super) fn gpus(text: &str) -> Option<u32> {
     let one = |item: &str| count(item.rsplit_once(':').map_or(item, |(_, number)| number));
