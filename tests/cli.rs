@@ -269,6 +269,22 @@ fn render_prints_the_script_and_the_first_commands_without_slurm() {
 }
 
 #[test]
+fn render_opens_no_socket() {
+    let scratch = project();
+    if Command::new("strace").arg("-V").output().is_err() {
+        skip::<()>("strace is not installed");
+        return;
+    }
+    let mut command = Command::new("strace");
+    let trace = scratch.path("trace");
+    command.args(["-f", "-e", "trace=socket,connect,sendto", "-o"]).arg(&trace);
+    command.arg(env!("CARGO_BIN_EXE_sweepctl")).args(["render", "sweep.yaml", "-t", "10"]);
+    expect_code(&command.current_dir(scratch.path("")).output().expect("it runs"), 0);
+    let calls = scratch.read("trace");
+    assert!(calls.contains("exited with 0") && !calls.contains("socket("), "{calls}");
+}
+
+#[test]
 fn the_script_that_is_submitted_differs_from_the_dry_run_in_the_nonce_alone() {
     let scratch = project();
     let args = ["submit", "sweep.yaml", "--local", "-t", "10", "--comment=it's $(x) & more"];
