@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use support::{Scratch, skip};
+use support::{Scratch, expect_code, skip};
 
 const SWEEP: &str = "\
 program: train.sh
@@ -28,16 +28,6 @@ fn project() -> Scratch {
 
 fn call(scratch: &Scratch, args: &[&str]) -> Output {
     scratch.sweepctl().args(args).output().expect("it runs")
-}
-
-/// Fails unless this is the exit code; answers stdout and stderr.
-#[track_caller]
-fn expect_code(output: &Output, code: i32) -> (String, String) {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(code), "stdout:\n{out}\nstderr:\n{err}");
-    assert!(!err.contains("panicked"), "{err}");
-    (out, err)
 }
 
 /// Lets a command run as a user whom folders can refuse, if we are root: whom none refuses.

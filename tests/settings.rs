@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use support::{Scratch, Testbed, wait_until};
+use support::{Scratch, Testbed, expect_code, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(150);
 
@@ -30,16 +30,6 @@ fn project() -> Scratch {
 
 fn call(scratch: &Scratch, args: &str) -> Output {
     scratch.sweepctl().args(args.split_whitespace()).output().expect("it runs")
-}
-
-/// Fails unless this is the exit code; answers stdout and stderr.
-#[track_caller]
-fn expect_code(output: &Output, code: i32) -> (String, String) {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(code), "stdout:\n{out}\nstderr:\n{err}");
-    assert!(!err.contains("panicked"), "{err}");
-    (out, err)
 }
 
 /// The user's own options in a script.

@@ -122,7 +122,7 @@ pub fn bad_line(env_file: &str) -> Option<usize> {
             .iter()
             .any(|quote| value.len() > 1 && value.starts_with(*quote) && value.ends_with(*quote));
         let bare = value.split(" #").next().unwrap_or_default().trim_end();
-        is_name(name) && (quoted || !bare.contains([' ', '\t', ';', '&', '|', '<', '>', '(']))
+        is_name(name) && (quoted || !bare.contains([' ', '\t', ';', '&', '|', '<', '>', '(', '`']))
     };
     env_file.lines().position(|line| !good(line)).map(|index| index + 1)
 }

@@ -9,23 +9,8 @@ use crate::search::Config;
 /// The command of a sweep that gives none.
 pub(super) const DEFAULT_COMMAND: [&str; 4] = ["${env}", "${interpreter}", "${program}", "${args}"];
 
-/// The macros that hand a run its parameters.
-pub(super) const ARGS_MACROS: [&str; 8] = [
-    "args",
-    "args_no_hyphens",
-    "args_no_boolean_flags",
-    "args_no_equals",
-    "args_append_hydra",
-    "args_override_hydra",
-    "args_json",
-    "args_json_file",
-];
-
-/// Every macro but `envvar:NAME`.
+/// Every macro but `envvar:NAME`; those that hand a run its parameters come first.
 pub(super) const MACROS: [&str; 12] = [
-    "env",
-    "interpreter",
-    "program",
     "args",
     "args_no_hyphens",
     "args_no_boolean_flags",
@@ -35,7 +20,13 @@ pub(super) const MACROS: [&str; 12] = [
     "args_json",
     "args_json_file",
     "args_dict",
+    "env",
+    "interpreter",
+    "program",
 ];
+
+/// The macros that hand a run its parameters: `args_dict` gives their names alone.
+pub(super) const ARGS_MACROS: &[&str] = MACROS.split_at(8).0;
 
 /// The argument list that W&B's agent would start for `config`; no shell is involved.
 ///

@@ -212,6 +212,16 @@ pub(crate) fn expect_none(differences: &[String]) {
     );
 }
 
+/// Fails unless this is the exit code; answers stdout and stderr.
+#[track_caller]
+pub(crate) fn expect_code(output: &Output, code: i32) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "stdout:\n{out}\nstderr:\n{err}");
+    assert!(!err.contains("panicked"), "{err}");
+    (out, err)
+}
+
 pub(crate) fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
